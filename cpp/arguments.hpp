@@ -1,0 +1,105 @@
+// The kernel contract: what the boundary hands in, and what it may expect back.
+//
+//   query  (outer, num_heads,    query_len, head_dim)     row i of head h reads key/value head h / group,
+//   key    (outer, num_kv_heads, kv_len,    head_dim)     group = num_heads / num_kv_heads
+//   value  (outer, num_kv_heads, kv_len,    value_dim)
+//   output (outer, num_heads,    query_len, value_dim)
+//
+// One unit of work is a range of *rows* of one (outer item, key/value head). The rows of a group of heads lie
+// one after another, so that grouped heads read their keys once:
+//
+//        head 0 of the group     head 1               ...
+//   rows [0 .. query_len)        [query_len .. 2·query_len)
+//
+// Kernels allocate nothing, start no threads and throw nothing: scratch is handed in, and a kernel that is
+// asked to stop returns early. Pointers may be misaligned and strides may have any sign.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace headwise {
+
+using Index = std::int64_t;
+
+constexpr Index kUnbounded = INT64_MAX;
+
+enum class ElementType : std::uint8_t { float32, float64 };
+
+// An operand seen through strides, all in bytes. `outer` holds one offset for each outer item.
+struct Strided {
+  const char* data = nullptr;  // null: not given
+  const Index* outer = nullptr;
+  Index head = 0, row = 0, column = 0;
+  ElementType type = ElementType::float32;
+  bool swapped = false;  // the other byte order
+
+  const char* at(Index item, Index h, Index i) const { return data + outer[item] + h * head + i * row; }
+};
+
+// One number per row, in an array (outer, num_heads, query_len) of the working precision.
+// The order is the order of `kStatisticNames`; `argmax` is an int64 array.
+enum Statistic : int {
+  kLse,
+  kMaxScore,
+  kEntropy,
+  kMaxWeight,
+  kArgmax,
+  kDistance,
+  kSelfWeight,
+  kPreviousWeight,
+  kNextWeight,
+  kFirstWeight,
+  kOutputNorm,
+  kVisibleCount,
+  kVisibleDistance,
+  kRowMaximum,  // maximum (in the units of the scores) and total of a row, from which `weights` recomputes exact weights
+  kRowTotal,
+  kNumStatistics
+};
+
+// Set to true from any thread to make the kernels return at their next tile.
+struct Stop {
+  bool (*asked)(void* context) = nullptr;
+  void* context = nullptr;
+  bool operator()() const { return asked && asked(context); }
+};
+
+struct Arguments {
+  Strided query, key, value, mask, bias;
+  char* output = nullptr;
+  Strided output_layout;  // strides of `output`
+  void* statistics[kNumStatistics] = {};
+
+  Index outer_size = 1, num_heads = 1, num_kv_heads = 1;
+  Index query_len = 0, kv_len = 0, head_dim = 0, value_dim = 0;
+
+  double scale = 1.0;
+  // Key j is visible to query i where -left <= j - (i + query_offset) <= right.
+  Index left = kUnbounded, right = kUnbounded;
+  const Index* query_offset = nullptr;  // one for each outer item
+  Index first_keys = 1;                 // how many keys `first_weight` adds up
+
+  Stop stop;
+
+  Index group() const { return num_heads / num_kv_heads; }
+  Index rows() const { return group() * query_len; }
+  bool observed() const {
+    for (int s = kMaxScore; s < kNumStatistics; ++s)
+      if (statistics[s]) return true;
+    return false;
+  }
+};
+
+// Rows [begin, end) of key/value head `kv_head` of outer item `item`.
+struct RowRange {
+  Index item, kv_head, begin, end;
+};
+
+// A rectangle of exact weights: rows of one head, keys [key_begin, key_end), written to `weights` row by row.
+struct Rectangle {
+  Index item, head, query_begin, query_end, key_begin, key_end;
+  void* weights;
+};
+
+}  // namespace headwise

@@ -1,0 +1,233 @@
+// Many queries: a block of rows against all the keys it may see.
+//
+//   for each tile of keys                      (a few hundred KB of keys and values in the second cache)
+//     for each strip of queries in the block   (its query, scores and sums in the first cache)
+//       scores  = key · query                  products.hpp
+//       bias, masks                            visibility.hpp
+//       weights = e^(scores - maximum)         online_softmax.hpp; the observers update
+//       sums    = sums · correction + weights · value
+//
+// Every lane works for itself: the bits of a row do not depend on the rows beside it, nor on the block's size.
+#pragma once
+
+#include "online_softmax.hpp"
+#include "products.hpp"
+
+namespace headwise {
+namespace {
+
+constexpr Index kTileKeys = 256;
+
+template <class S>
+struct Strip {
+  using T = typename S::Element;
+  const Row* rows;
+  Index count;       // rows in use, at most kStrip
+  T* query;          // [head_dim][kStrip]
+  T* sums;           // [value_dim][kStrip]
+  Numbers<T> numbers;
+};
+
+// A block's scratch. With a null buffer it only counts.
+template <class S>
+struct Block {
+  using T = typename S::Element;
+  const Arguments& a;
+  RowRange range;
+  Index strips;
+  Scratch scratch;
+  Row* rows;
+  T *scores, *key, *value, *correction, *offset;
+  bool observed, careful = false;
+
+  Block(const Arguments& arguments, const RowRange& r, char* buffer)
+      : a(arguments), range(r), strips((r.end - r.begin + kStrip<S> - 1) / kStrip<S>), scratch(buffer) {
+    rows = scratch.take<Row>(r.end - r.begin);
+    scores = scratch.take<T>(kTileKeys * kStrip<S>);
+    key = scratch.take<T>(kTileKeys * copied_stride<T>(a.head_dim));
+    value = scratch.take<T>(kTileKeys * copied_stride<T>(a.value_dim));
+    correction = scratch.take<T>(kStrip<S>);
+    offset = scratch.take<T>(kStrip<S>);
+    observed = a.observed();
+  }
+
+  Strip<S> take_strip(Index s) {
+    const Index first = s * kStrip<S>, count = smaller<Index>(kStrip<S>, range.end - range.begin - first);
+    T* query = scratch.take<T>(a.head_dim * kStrip<S>);
+    T* sums = scratch.take<T>(a.value_dim * kStrip<S>);
+    return {rows + first, count, query, sums, Numbers<T>::take(scratch, kStrip<S>)};
+  }
+};
+
+template <class S>
+inline void begin_strip(const Arguments& a, Index item, const Strip<S>& strip) {
+  using T = typename S::Element;
+  for (Index k = 0; k < a.head_dim * kStrip<S>; ++k) strip.query[k] = 0;
+  for (Index r = 0; r < strip.count; ++r) {
+    const Row& row = strip.rows[r];
+    pack_query<T>(a.query, a.query.at(item, row.head, row.query), a.head_dim, Units<T>(a).query, strip.query + r,
+                  kStrip<S>);
+  }
+  for (Index k = 0; k < a.value_dim * kStrip<S>; ++k) strip.sums[k] = 0;
+  init(strip.numbers);
+}
+
+// Scores of the strip's rows against `keys`, masks and bias applied.
+template <class S>
+inline void score_visible(const Arguments& a, Index item, const Strip<S>& strip, Keys keys,
+                          Tile<typename S::Element> key, typename S::Element* scores) {
+  score_strip<S>(key, keys.end - keys.begin, a.head_dim, strip.query, scores);
+  for (Index r = 0; r < strip.count; ++r)
+    apply_visibility(a, item, strip.rows[r], keys, scores + r, kStrip<S>);
+}
+
+// The observers' update before the weights exist: the key of the largest, and what is visible.
+template <class S>
+inline void observe_scores(Block<S>& b, const Strip<S>& strip, Keys keys, const typename S::Vector* maximum) {
+  using T = typename S::Element;
+  T* where = b.offset;
+  T* tile_maximum = b.correction;
+  find_largest<S, kVectors>(b.scores, keys.end - keys.begin, maximum, where);
+  for (int v = 0; v < kVectors; ++v) S::store(tile_maximum + v * S::width, maximum[v]);
+  const bool dense = b.a.mask.data || b.a.bias.data;
+  const bool counted = b.a.statistics[kVisibleCount] || b.a.statistics[kVisibleDistance];
+  for (Index r = 0; r < strip.count; ++r) {
+    if (strip.numbers.at(kMaximum, r) < tile_maximum[r])
+      strip.numbers.count(kLargestKey, r) = keys.begin + Index(where[r]);
+    if (counted)
+      update_visible<T>(strip.numbers, r, strip.rows[r], dense, {b.scores + r, keys, kStrip<S>});
+  }
+}
+
+// One tile of the strip's scores becomes weights; numbers and correction are brought to the new maximum.
+template <class S, bool observed>
+inline void weigh_strip(Block<S>& b, const Strip<S>& strip, Keys keys) {
+  using T = typename S::Element;
+  Pass<S, kVectors, observed> pass{b.scores, keys.end - keys.begin, keys.begin % 64, {}, Exponent<S>(Units<T>(b.a).exponent), {}};
+  largest<S, kVectors>(b.scores, pass.count, pass.maximum);
+  if constexpr (observed) {
+    observe_scores(b, strip, keys, pass.maximum);
+    for (Index r = 0; r < kStrip<S>; ++r)
+      b.offset[r] = r < strip.count ? T(strip.rows[r].position - keys.begin) : T(0);
+    for (int v = 0; v < kVectors; ++v) pass.distances.offset[v] = S::load(b.offset + v * S::width);
+    pass.distances.step = S::set(1);
+  }
+  for (int v = 0; v < kVectors; ++v) {
+    const Index r = v * S::width;
+    const auto maximum = S::max(S::load(strip.numbers.row(kMaximum) + r), pass.maximum[v]);
+    S::store(b.correction + r, rescale<S>(strip.numbers, r, maximum, pass.exponent, observed));
+    pass.maximum[v] = reference<S>(maximum);
+  }
+  const auto sums = pass.sum_all();
+  for (int v = 0; v < kVectors; ++v) {
+    const auto add = [&](int field, typename S::Vector more) {
+      T* place = strip.numbers.row(field) + v * S::width;
+      S::store(place, S::add(S::load(place), more));
+    };
+    add(kTotal, sums.total[v]);
+    if constexpr (observed) {
+      add(kScored, sums.scored[v]);
+      add(kDistant, sums.distant[v]);
+    }
+  }
+  if constexpr (observed) {
+    for (Index r = 0; r < strip.count; ++r)
+      update_single_keys<T>(strip.numbers, r, strip.rows[r], b.a.first_keys, {b.scores + r, keys, kStrip<S>});
+  }
+}
+
+template <class S>
+inline void attend_tile(Block<S>& b, const Strip<S>& strip, Keys keys, Tile<typename S::Element> key,
+                        Tile<typename S::Element> value) {
+  score_visible<S>(b.a, b.range.item, strip, keys, key, b.scores);
+  b.observed ? weigh_strip<S, true>(b, strip, keys) : weigh_strip<S, false>(b, strip, keys);
+  const Index count = keys.end - keys.begin;
+  if (!b.careful) {
+    add_weighted_values<S>(value, count, b.a.value_dim, b.scores, b.correction, strip.sums);
+    return;
+  }
+  for (Index r = 0; r < strip.count; ++r)
+    mark_hidden(b.a, b.range.item, strip.rows[r], keys, b.scores + r, kStrip<S>);
+  add_visible_values<S>(value, count, b.a.value_dim, b.scores, b.correction, strip.sums);
+}
+
+// Divides by the total and writes one row out. Tells whether any of it is NaN.
+template <class T>
+inline bool write_row(const Arguments& a, Index item, const Row& row, Numbers<T> n, Index r, const T* sums, Index step) {
+  const T total = n.at(kTotal, r) == 0 ? T(1) : n.at(kTotal, r);
+  char* out = a.output + (a.output_layout.at(item, row.head, row.query) - a.output_layout.data);
+  double square = 0;
+  bool nan = false;
+  for (Index d = 0; d < a.value_dim; ++d) {
+    const T x = sums[d * step] / total;
+    std::memcpy(out + d * a.output_layout.column, &x, sizeof x);
+    square += double(x) * double(x);
+    nan |= x != x;
+  }
+  write_statistics(a, item, row, n, r, std::sqrt(square));
+  return nan;
+}
+
+template <class S>
+inline void attend_tiles(Block<S>& b, const Strip<S>* strips, Keys within) {
+  const Arguments& a = b.a;
+  for (Index begin = within.begin / kTileKeys * kTileKeys; begin < within.end; begin += kTileKeys) {
+    if (a.stop()) return;
+    const Keys tile{larger(begin, within.begin), smaller(begin + kTileKeys, within.end)};
+    const Index count = tile.end - tile.begin;
+    const auto key = load_tile(a.key, a.key.at(b.range.item, b.range.kv_head, tile.begin), count, a.head_dim, b.key);
+    const auto value =
+        load_tile(a.value, a.value.at(b.range.item, b.range.kv_head, tile.begin), count, a.value_dim, b.value);
+    for (Index s = 0; s < b.strips; ++s) {
+      const Keys keys = visible_keys(strips[s].rows, strips[s].count, tile);
+      if (keys.empty()) continue;
+      const Index skipped = keys.begin - tile.begin;
+      attend_tile<S>(b, strips[s], keys, {key.data + skipped * key.stride, key.stride},
+                     {value.data + skipped * value.stride, value.stride});
+    }
+  }
+}
+
+constexpr Index kMaxStrips = 16;
+
+// One pass over a range of rows. Tells whether any output came out as NaN.
+template <class S>
+inline bool attend_rows(const Arguments& a, const RowRange& range, char* buffer, bool careful) {
+  Block<S> b(a, range, buffer);
+  b.careful = careful;
+  for (Index r = range.begin; r < range.end; ++r) b.rows[r - range.begin] = describe_row(a, range, r);
+  Strip<S> strips[kMaxStrips];
+  for (Index s = 0; s < b.strips; ++s) begin_strip<S>(a, range.item, strips[s] = b.take_strip(s));
+  attend_tiles<S>(b, strips, visible_keys(b.rows, range.end - range.begin, {0, a.kv_len}));
+  if (a.stop()) return false;
+  bool nan = false;
+  for (Index s = 0; s < b.strips; ++s)
+    for (Index r = 0; r < strips[s].count; ++r)
+      nan |= write_row(a, range.item, strips[s].rows[r], strips[s].numbers, r, strips[s].sums + r, kStrip<S>);
+  return nan;
+}
+
+// Computes the outputs and statistics of a range of rows. A NaN among the outputs was either seen by its row, or is
+// a hidden value's, as 0 · NaN: the careful product, which reads no hidden value, tells.
+template <class S>
+inline void attend_block(const Arguments& a, const RowRange& range, char* buffer) {
+  if (attend_rows<S>(a, range, buffer, false)) attend_rows<S>(a, range, buffer, true);
+}
+
+// Rows in one block: as many strips as leave room in the second cache for a tile of keys and values.
+template <class S>
+inline Index block_rows(const Arguments& a) {
+  const Index strip = (a.head_dim + a.value_dim) * kStrip<S> * Index(sizeof(typename S::Element));
+  const Index strips = larger<Index>(1, smaller<Index>(kMaxStrips, (128 << 10) / larger<Index>(strip, 1)));
+  return strips * kStrip<S>;
+}
+
+template <class S>
+inline Index block_scratch(const Arguments& a, Index rows) {
+  Block<S> b(a, {0, 0, 0, rows}, nullptr);
+  for (Index s = 0; s < b.strips; ++s) b.take_strip(s);
+  return b.scratch.used();
+}
+
+}  // namespace
+}  // namespace headwise

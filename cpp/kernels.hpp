@@ -1,0 +1,38 @@
+// The kernels of one instruction set, as a table, and the choice among tables.
+#pragma once
+
+#include "arguments.hpp"
+
+namespace headwise {
+
+// Calls with fewer rows per key/value head than this go to the kernel for few queries.
+constexpr Index kFewRows = 16;
+
+struct TypedKernels {
+  // Many queries: rows of one block, scratch for so many rows, and the kernel.
+  Index (*block_rows)(const Arguments&);
+  Index (*block_scratch)(const Arguments&, Index rows);
+  void (*attend_block)(const Arguments&, const RowRange&, char* scratch);
+  // Few queries: all rows of a key/value head against one chunk of keys, then the merge.
+  Index (*chunk_keys)(const Arguments&);
+  Index (*chunk_scratch)(const Arguments&);
+  Index (*partial_bytes)(const Arguments&);
+  void (*attend_chunk)(const Arguments&, const RowRange&, Index chunk, char* partial, char* scratch);
+  void (*merge_chunks)(const Arguments&, const RowRange&, Index chunks, char* partials);
+  // Exact weights of a rectangle of one head; needs the statistics kRowMaximum and kRowTotal.
+  void (*weights)(const Arguments&, const Rectangle&, char* scratch);
+  // 2^x for n numbers of at most 0, n a multiple of 64: for the tests of its error.
+  void (*exp2)(const void* x, void* y, Index n);
+};
+
+struct Kernels {
+  const char* name;
+  TypedKernels float32, float64;
+  const TypedKernels& of(ElementType type) const { return type == ElementType::float32 ? float32 : float64; }
+};
+
+// Instruction sets built into this library, best first, and whether this machine can run one.
+const Kernels* const* built_kernels(int* count);
+bool runs_here(const Kernels& kernels);
+
+}  // namespace headwise

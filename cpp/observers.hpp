@@ -1,0 +1,204 @@
+// What is remembered of a row while its weights stream by.
+//
+// The weights of a tile exist once, in cache, as p = e^(score - maximum so far). An observer sees them there and
+// keeps one number per row. It has four verbs:
+//
+//   init      before the first tile
+//   update    one tile of p, after the numbers so far were brought to the new maximum
+//   merge     two disjoint sets of keys of the same row become one
+//   finalize  the number a caller asked for, from the row's final maximum and total
+//
+// The weighted sum of the values, in products.hpp, is such an observer with a vector for a number. The others are
+// nearly all linear in p: they differ only in the factor they give each weight, and share `rescale` and `merge`.
+// Two are not: `kScored`, from which the entropy comes, and the key of the largest weight.
+#pragma once
+
+#include <cmath>
+
+#include "simd_scalar.hpp"
+#include "vector_math.hpp"
+#include "visibility.hpp"
+
+namespace headwise {
+namespace {
+
+// Numbers kept per row, in the working precision. From kTotal on they are linear in the unnormalised weights.
+enum Field : int {
+  kMaximum,   // of the scores so far, in their own units (see Units)
+  kScored,    // Σ p · (score - maximum)
+  kTotal,     // Σ p
+  kDistant,   // Σ p · |distance|
+  kSelf,      // p at the query's own position, one before it, one after it
+  kPrevious,
+  kNext,
+  kFirst,     // Σ p over the first keys
+  kNumFields
+};
+
+// Whole numbers kept per row.
+enum Count : int { kLargestKey, kVisible, kVisibleDistances, kNumCounts };
+
+// The numbers of `lanes` rows side by side: field f of row r is at numbers[f · lanes + r].
+template <class T>
+struct Numbers {
+  T* numbers;
+  Index* counts;
+  Index lanes;
+
+  T* row(int field) const { return numbers + field * lanes; }
+  T& at(int field, Index r) const { return numbers[field * lanes + r]; }
+  Index& count(int field, Index r) const { return counts[field * lanes + r]; }
+
+  static Numbers take(Scratch& scratch, Index lanes) {
+    T* numbers = scratch.take<T>(kNumFields * lanes);
+    return {numbers, scratch.take<Index>(kNumCounts * lanes), lanes};
+  }
+};
+
+template <class T>
+inline void init(Numbers<T> n) {
+  for (Index k = 0; k < kNumFields * n.lanes; ++k) n.numbers[k] = 0;
+  for (Index k = 0; k < kNumCounts * n.lanes; ++k) n.counts[k] = 0;
+  for (Index r = 0; r < n.lanes; ++r) n.at(kMaximum, r) = -T(__builtin_inf());
+  for (Index r = 0; r < n.lanes; ++r) n.count(kLargestKey, r) = -1;
+}
+
+// The maximum that weights are measured from: finite for a row that has seen nothing yet, NaN for one that saw NaN.
+template <class S>
+inline typename S::Vector reference(typename S::Vector maximum) {
+  return S::max(S::set(Exp2<typename S::Element>::least), maximum);
+}
+
+// Brings the numbers of the rows from r on, one in each lane, to a new maximum, and returns the correction, the
+// factor by which their weights shrink.
+//   Σ p·e^-D (s - m - D) = e^-D (Σ p (s - m) - D Σ p)  with D = the rise of the maximum
+template <class S>
+inline typename S::Vector rescale(Numbers<typename S::Element> n, Index r, typename S::Vector maximum,
+                                  const Exponent<S>& exponent, bool observed) {
+  using V = typename S::Vector;
+  const V fall = S::max(exponent.limit, S::sub(S::load(n.row(kMaximum) + r), reference<S>(maximum)));
+  const V correction = exp2<S>(fall, exponent);
+  S::store(n.row(kMaximum) + r, maximum);
+  const V scored = S::fma(fall, S::load(n.row(kTotal) + r), S::load(n.row(kScored) + r));
+  S::store(n.row(kScored) + r, S::mul(correction, scored));
+  const int fields = observed ? kNumFields : kTotal + 1;
+  for (int f = kTotal; f < fields; ++f) S::store(n.row(f) + r, S::mul(correction, S::load(n.row(f) + r)));
+  return correction;
+}
+
+// Where the weights of one row's tile are: the weight of key j is at weights[(j - keys.begin) · step].
+template <class T>
+struct RowWeights {
+  const T* weights;
+  Keys keys;
+  Index step;
+  T at(Index j) const { return keys.begin <= j && j < keys.end ? weights[(j - keys.begin) * step] : T(0); }
+};
+
+// The observers that look at single keys.
+template <class T>
+inline void update_single_keys(Numbers<T> n, Index r, const Row& row, Index first_keys, RowWeights<T> tile) {
+  n.at(kSelf, r) += tile.at(row.position);
+  n.at(kPrevious, r) += tile.at(row.position - 1);
+  n.at(kNext, r) += tile.at(row.position + 1);
+  const Index last = smaller(tile.keys.end, first_keys);
+  for (Index j = tile.keys.begin; j < last; ++j) n.at(kFirst, r) += tile.at(j);
+}
+
+// Σ |position - j| over a range of keys.
+inline Index sum_of_distances(Index position, Keys keys) {
+  const auto below = [](Index n) { return n * (n + 1) / 2; };  // 1 + 2 + ... + n
+  if (keys.empty()) return 0;
+  if (position < keys.begin) return below(keys.end - 1 - position) - below(keys.begin - 1 - position);
+  if (position >= keys.end) return below(position - keys.begin) - below(position - keys.end);
+  return below(position - keys.begin) + below(keys.end - 1 - position);
+}
+
+// What a row can see: counted, not weighed. Only dense masks and biases make it look at the scores.
+template <class T>
+inline void update_visible(Numbers<T> n, Index r, const Row& row, bool dense, RowWeights<T> scores) {
+  const Keys seen{larger(row.first, scores.keys.begin), smaller(row.last, scores.keys.end)};
+  if (!dense) {
+    n.count(kVisible, r) += seen.empty() ? 0 : seen.end - seen.begin;
+    n.count(kVisibleDistances, r) += sum_of_distances(row.position, seen);
+    return;
+  }
+  for (Index j = seen.begin; j < seen.end; ++j) {
+    if (scores.at(j) == -T(__builtin_inf())) continue;
+    n.count(kVisible, r) += 1;
+    n.count(kVisibleDistances, r) += row.position < j ? j - row.position : row.position - j;
+  }
+}
+
+// Row r of `from`, about later keys, is merged into row r of `into`; the factors bring each side's weights to the
+// maximum of both. Ties of the largest weight go to the lower key.
+template <class T>
+struct Factors {
+  T into, from;
+};
+
+template <class T>
+inline Factors<T> merge(Numbers<T> into, Numbers<T> from, Index r, double exponent_factor) {
+  const bool rises = into.at(kMaximum, r) < from.at(kMaximum, r);
+  const T maximum = rises ? from.at(kMaximum, r) : into.at(kMaximum, r);
+  if (rises) into.count(kLargestKey, r) = from.count(kLargestKey, r);
+  const Exponent<Scalar<T>> exponent(exponent_factor);
+  const Factors<T> factors{rescale<Scalar<T>>(into, r, maximum, exponent, true),
+                           rescale<Scalar<T>>(from, r, maximum, exponent, true)};
+  for (int f = kScored; f < kNumFields; ++f) into.at(f, r) += from.at(f, r);
+  for (int c = kVisible; c < kNumCounts; ++c) into.count(c, r) += from.count(c, r);
+  return factors;
+}
+
+// The number asked for, in natural units. A row that saw no key has weights of 0 and an lse of -inf.
+template <class T>
+inline double finalize(Numbers<T> n, Index r, Statistic statistic, double natural, double output_norm) {
+  const double total = n.at(kTotal, r), maximum = n.at(kMaximum, r);
+  const double share = total == 0 ? 0 : 1 / total;
+  switch (statistic) {
+    case kLse: return total == 0 ? -__builtin_inf() : maximum * natural + std::log(total);
+    case kMaxScore: return total - total != 0 ? total : maximum * natural;
+    case kEntropy: return total == 0 ? 0 : std::log(total) - n.at(kScored, r) * share * natural;
+    case kMaxWeight: return share;
+    case kDistance: return n.at(kDistant, r) * share;
+    case kSelfWeight: return n.at(kSelf, r) * share;
+    case kPreviousWeight: return n.at(kPrevious, r) * share;
+    case kNextWeight: return n.at(kNext, r) * share;
+    case kFirstWeight: return n.at(kFirst, r) * share;
+    case kOutputNorm: return output_norm;
+    case kRowMaximum: return maximum;
+    default: return total;
+  }
+}
+
+// The whole numbers among the statistics.
+template <class T>
+inline Index finalize_count(Numbers<T> n, Index r, Statistic statistic) {
+  switch (statistic) {
+    case kArgmax: return n.at(kTotal, r) > 0 ? n.count(kLargestKey, r) : -1;
+    case kVisibleCount: return n.count(kVisible, r);
+    default: return n.count(kVisibleDistances, r);
+  }
+}
+
+inline bool is_count(int statistic) {
+  return statistic == kArgmax || statistic == kVisibleCount || statistic == kVisibleDistance;
+}
+
+template <class T>
+inline void write_statistics(const Arguments& a, Index item, const Row& row, Numbers<T> n, Index r,
+                             double output_norm) {
+  const double natural = Units<T>(a).natural;
+  const Index place = (item * a.num_heads + row.head) * a.query_len + row.query;
+  for (int s = 0; s < kNumStatistics; ++s) {
+    if (!a.statistics[s]) continue;
+    if (is_count(s)) {
+      static_cast<Index*>(a.statistics[s])[place] = finalize_count(n, r, Statistic(s));
+    } else {
+      static_cast<T*>(a.statistics[s])[place] = T(finalize(n, r, Statistic(s), natural, output_norm));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headwise

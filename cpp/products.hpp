@@ -1,0 +1,182 @@
+// The two matrix products, as register tiles.
+//
+// A *strip* is a few queries side by side, one in each lane of two vectors. Its scores and weights lie key by
+// key, its sums dimension by dimension:
+//
+//            lanes: queries                       lanes: queries
+//          +----------------+                   +----------------+
+//   key j  | scores[j][r]   |     dimension d   | sums[d][r]     |
+//          +----------------+                   +----------------+
+//
+// Both products are then the same outer-product loop: a scalar of keys or values, broadcast, times a vector of
+// queries or weights. Keys and values are read as they lie; nothing but the queries is ever packed.
+#pragma once
+
+#include "tiles.hpp"
+
+namespace headwise {
+namespace {
+
+constexpr int kVectors = 2;  // vectors across a strip
+
+template <class S>
+constexpr int kStrip = kVectors * S::width;  // queries in a strip
+
+// out[h, r] = Σ_k left[h, k] · right[k, r], or out[h, r] · carry[r] + that sum.     "hk,kr->hr"
+// left[h, k] is at left[h · row + k · step]; right has kStrip columns.
+template <class S, int height, bool carried>
+inline void panel(const typename S::Element* left, Index row, Index step, Index depth,
+                  const typename S::Element* right, const typename S::Element* carry, typename S::Element* out) {
+  using V = typename S::Vector;
+  V sums[height][kVectors];
+#pragma GCC unroll 16
+  for (int h = 0; h < height; ++h)
+    for (int v = 0; v < kVectors; ++v) sums[h][v] = S::set(0);
+  for (Index k = 0; k < depth; ++k, left += step, right += kStrip<S>) {
+    V lanes[kVectors];
+    for (int v = 0; v < kVectors; ++v) lanes[v] = S::load(right + v * S::width);
+#pragma GCC unroll 16
+    for (int h = 0; h < height; ++h) {
+      const V scalar = S::set(left[h * row]);
+      for (int v = 0; v < kVectors; ++v) sums[h][v] = S::fma(scalar, lanes[v], sums[h][v]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int h = 0; h < height; ++h)
+    for (int v = 0; v < kVectors; ++v) {
+      typename S::Element* place = out + h * kStrip<S> + v * S::width;
+      if constexpr (carried) sums[h][v] = S::fma(S::load(place), S::load(carry + v * S::width), sums[h][v]);
+      S::store(place, sums[h][v]);
+    }
+}
+
+// Panels of the full height from the top, then of 4, 2 and 1: `height` rows of `out` in all.
+template <class S, bool carried, int rows>
+inline void panels_of(const typename S::Element*& left, Index row, Index step, Index depth,
+                      const typename S::Element* right, const typename S::Element* carry,
+                      typename S::Element*& out, Index& height) {
+  for (; height >= rows; height -= rows, left += rows * row, out += rows * kStrip<S>)
+    panel<S, rows, carried>(left, row, step, depth, right, carry, out);
+}
+
+template <class S, bool carried>
+inline void product(const typename S::Element* left, Index row, Index step, Index height, Index depth,
+                    const typename S::Element* right, const typename S::Element* carry,
+                    typename S::Element* out) {
+  panels_of<S, carried, S::panel_height>(left, row, step, depth, right, carry, out, height);
+  panels_of<S, carried, 4>(left, row, step, depth, right, carry, out, height);
+  panels_of<S, carried, 2>(left, row, step, depth, right, carry, out, height);
+  panels_of<S, carried, 1>(left, row, step, depth, right, carry, out, height);
+}
+
+// scores[j, r] = Σ_d key[j, d] · query[d, r]                                           "jd,dr->jr"
+template <class S>
+inline void score_strip(Tile<typename S::Element> key, Index keys, Index head_dim,
+                        const typename S::Element* query, typename S::Element* scores) {
+  product<S, false>(key.data, key.stride, 1, keys, head_dim, query, nullptr, scores);
+}
+
+// sums[d, r] = sums[d, r] · correction[r] + Σ_j value[j, d] · weights[j, r]            "jd,jr->dr"
+template <class S>
+inline void add_weighted_values(Tile<typename S::Element> value, Index keys, Index value_dim,
+                                const typename S::Element* weights, const typename S::Element* correction,
+                                typename S::Element* sums) {
+  product<S, true>(value.data, 1, value.stride, value_dim, keys, weights, correction, sums);
+}
+
+// The same, leaving out every weight marked as hidden (negative), so that a NaN or an infinity in a value that
+// a query does not see cannot reach its sum as 0 · NaN.
+template <class S>
+inline void add_visible_values(Tile<typename S::Element> value, Index keys, Index value_dim,
+                               const typename S::Element* weights, const typename S::Element* correction,
+                               typename S::Element* sums) {
+  using V = typename S::Vector;
+  for (Index d = 0; d < value_dim; ++d) {
+    for (int v = 0; v < kStrip<S>; v += S::width) {
+      V total = S::set(0);
+      for (Index j = 0; j < keys; ++j) {
+        const V weight = S::load(weights + j * kStrip<S> + v);
+        const V more = S::fma(S::set(value.data[j * value.stride + d]), weight, total);
+        total = S::select(S::less(weight, S::set(0)), total, more);
+      }
+      typename S::Element* place = sums + d * kStrip<S> + v;
+      S::store(place, S::fma(S::load(place), S::load(correction + v), total));
+    }
+  }
+}
+
+// The same two products for one row against many keys: the lanes run along dimensions, which lie contiguous.
+
+// scores[j] = Σ_d key[j, d] · query[d] for `count` keys                                "jd,d->j"
+template <class S, int count>
+inline void score_keys(const typename S::Element* key, Index stride, Index head_dim,
+                       const typename S::Element* query, typename S::Element* scores) {
+  using V = typename S::Vector;
+  V sums[count];
+  for (int j = 0; j < count; ++j) sums[j] = S::set(0);
+  Index d = 0;
+  for (; d + S::width <= head_dim; d += S::width) {
+    const V lanes = S::load(query + d);
+#pragma GCC unroll 8
+    for (int j = 0; j < count; ++j) sums[j] = S::fma(S::load(key + j * stride + d), lanes, sums[j]);
+  }
+#pragma GCC unroll 8
+  for (int j = 0; j < count; ++j) {
+    typename S::Element total = S::sum(sums[j]);
+    for (Index e = d; e < head_dim; ++e) total += key[j * stride + e] * query[e];
+    scores[j] = total;
+  }
+}
+
+template <class S>
+inline void score_row(Tile<typename S::Element> key, Index keys, Index head_dim,
+                      const typename S::Element* query, typename S::Element* scores) {
+  Index j = 0;
+  for (; j + 8 <= keys; j += 8)
+    score_keys<S, 8>(key.data + j * key.stride, key.stride, head_dim, query, scores + j);
+  for (; j < keys; ++j)
+    score_keys<S, 1>(key.data + j * key.stride, key.stride, head_dim, query, scores + j);
+}
+
+// sums[d] = sums[d] · correction + Σ_j weights[j] · value[j, d] for `count` vectors    "j,jd->d"
+// Weights marked as hidden (negative) are left out; without marks the branch is never taken.
+template <class S, int count>
+inline void add_values(Tile<typename S::Element> value, Index keys, const typename S::Element* weights,
+                       typename S::Element correction, typename S::Element* sums) {
+  using V = typename S::Vector;
+  V lanes[count];
+  for (int v = 0; v < count; ++v) lanes[v] = S::set(0);
+  for (Index j = 0; j < keys; ++j) {
+    if (weights[j] < 0) continue;
+    const V weight = S::set(weights[j]);
+#pragma GCC unroll 8
+    for (int v = 0; v < count; ++v)
+      lanes[v] = S::fma(weight, S::load(value.data + j * value.stride + v * S::width), lanes[v]);
+  }
+  for (int v = 0; v < count; ++v) {
+    typename S::Element* place = sums + v * S::width;
+    S::store(place, S::fma(S::load(place), S::set(correction), lanes[v]));
+  }
+}
+
+template <class S>
+inline void add_weighted_values_row(Tile<typename S::Element> value, Index keys, Index value_dim,
+                                    const typename S::Element* weights, typename S::Element correction,
+                                    typename S::Element* sums) {
+  Index d = 0;
+  for (; d + 8 * S::width <= value_dim; d += 8 * S::width)
+    add_values<S, 8>({value.data + d, value.stride}, keys, weights, correction, sums + d);
+  for (; d + 2 * S::width <= value_dim; d += 2 * S::width)
+    add_values<S, 2>({value.data + d, value.stride}, keys, weights, correction, sums + d);
+  for (; d + S::width <= value_dim; d += S::width)
+    add_values<S, 1>({value.data + d, value.stride}, keys, weights, correction, sums + d);
+  for (; d < value_dim; ++d) {
+    typename S::Element total = 0;
+    for (Index j = 0; j < keys; ++j)
+      if (!(weights[j] < 0)) total += weights[j] * value.data[j * value.stride + d];
+    sums[d] = sums[d] * correction + total;
+  }
+}
+
+}  // namespace
+}  // namespace headwise

@@ -1,0 +1,65 @@
+// 2 to the power d · c, a vector at a time. Maximum error: 0.99 ulp in float32 and float64 (tests measure it).
+//
+//   d · c = n + f, n a whole number, f in [-1/2, 1/2]        2^(d·c) = 2^n · 2^f
+//
+// 2^f is 1 + f · c(f), c of degree 5 (float32) or 10 (float64), fitted for least relative error (Remez); 1 is
+// kept exact so that 2^0 is 1. n comes from adding a large number whose last bit has the weight 1, and that
+// sum's low bits, moved up, are the exponent of 2^n. Results below the normal range become 0; NaN stays NaN.
+#pragma once
+
+namespace headwise {
+namespace {
+
+template <class T>
+struct Exp2;
+
+template <>
+struct Exp2<float> {
+  static constexpr float lowest = -127.0f;             // 2^-127 has the exponent field 0: the result is 0
+  static constexpr float least = -0x1.fffffep127f;  // the least finite number
+  static constexpr float shift = 12582912.0f + 127.0f;  // 1.5 · 2^23 and the exponent's bias
+  static constexpr float coefficients[] = {0x1.62e432p-1f, 0x1.ebfbe2p-3f,  0x1.c6ae72p-5f,
+                                           0x1.3b270ep-7f, 0x1.5f7276p-10f, 0x1.470b48p-13f};
+};
+
+template <>
+struct Exp2<double> {
+  static constexpr double lowest = -1023.0;
+  static constexpr double least = -0x1.fffffffffffffp1023;
+  static constexpr double shift = 6755399441055744.0 + 1023.0;
+  static constexpr double coefficients[] = {
+      0x1.62e42fefa39f3p-1,  0x1.ebfbdff82c598p-3,  0x1.c6b08d7048f31p-5,  0x1.3b2ab6fba1e1cp-7,
+      0x1.5d87fe7bbbe09p-10, 0x1.43091309610fcp-13, 0x1.ffcbee3b0a61cp-17, 0x1.62bfd49ededd3p-20,
+      0x1.b54167a1b0034p-24, 0x1.e605f964b639dp-28, 0x1.c063841f3a21dp-32};
+};
+
+// The factor of an exponent in two parts, factor + rest, and the difference from which on the result is 0 (hidden
+// scores are -inf).
+template <class S>
+struct Exponent {
+  using T = typename S::Element;
+  typename S::Vector factor, rest, limit;
+
+  explicit Exponent(double c)
+      : factor(S::set(T(c))), rest(S::set(T(c - double(T(c))))), limit(S::set(Exp2<T>::lowest / T(c))) {}
+};
+
+// 2^(d · (factor + rest)) for d at most 0; the product is not rounded where there is a fused multiply-add.
+template <class S>
+inline typename S::Vector exp2(typename S::Vector d, const Exponent<S>& exponent) {
+  using T = typename S::Element;
+  using V = typename S::Vector;
+  constexpr int degree = sizeof(Exp2<T>::coefficients) / sizeof(T);
+  d = S::max(exponent.limit, d);
+  const V shifted = S::fma(d, exponent.factor, S::set(Exp2<T>::shift));
+  const V whole = S::fma(d, exponent.factor, S::sub(S::set(Exp2<T>::shift), shifted));
+  const V fraction = S::fma(d, exponent.rest, whole);
+  V power = S::set(Exp2<T>::coefficients[degree - 1]);
+#pragma GCC unroll 16
+  for (int k = degree - 2; k >= 0; --k) power = S::fma(power, fraction, S::set(Exp2<T>::coefficients[k]));
+  power = S::fma(power, fraction, S::set(T(1)));
+  return S::mul(power, S::to_exponent(shifted));
+}
+
+}  // namespace
+}  // namespace headwise

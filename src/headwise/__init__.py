@@ -1,0 +1,38 @@
+"""headwise: exact multi-head attention on the CPU, with every head in view.
+
+As fast as fused, as visible as eager. Start with `scaled_dot_product_attention` and `observe`;
+`split_heads` and `multi_head_attention_per_head` split a model's dimension into heads and keep them
+apart; `MultiHeadAttention` adds the projections. `headwise.reference` is all of it in plain NumPy.
+"""
+
+from headwise import masks, reference, statistics
+from headwise._threads import get_num_threads, set_num_threads
+from headwise.attention import scaled_dot_product_attention
+from headwise.heads import (
+    combine_heads,
+    multi_head_attention,
+    multi_head_attention_per_head,
+    split_heads,
+)
+from headwise.layer import MultiHeadAttention
+from headwise.masks import causal
+from headwise.observation import Observation, observe
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "MultiHeadAttention",
+    "Observation",
+    "causal",
+    "combine_heads",
+    "get_num_threads",
+    "masks",
+    "multi_head_attention",
+    "multi_head_attention_per_head",
+    "observe",
+    "reference",
+    "scaled_dot_product_attention",
+    "set_num_threads",
+    "split_heads",
+    "statistics",
+]

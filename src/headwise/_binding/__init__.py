@@ -1,0 +1,44 @@
+"""The compiled kernels and the instruction set they run on."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+from headwise._binding import _kernel
+from headwise._errors import listing
+
+attend = _kernel.attend
+weights = _kernel.weights
+exp2 = _kernel.exp2
+instruction_sets = _kernel.instruction_sets
+STATISTICS = {name: number for number, name in enumerate(_kernel.statistic_names())}
+COUNTS = frozenset({"argmax", "visible_count", "visible_distance"})
+FEW_ROWS: int = _kernel.FEW_ROWS
+
+VARIABLE = "HEADWISE_INSTRUCTION_SET"
+
+
+@cache
+def instruction_set() -> str:
+    """Return the instruction set in use: the best one here, or the one named by the environment.
+
+    Raises
+    ------
+    RuntimeError
+        Where ``HEADWISE_INSTRUCTION_SET`` names one that is not built in or cannot run here.
+    """
+    available = instruction_sets()
+    wanted = os.environ.get(VARIABLE)
+    if not wanted:
+        return available[0]
+    if wanted not in available:
+        raise RuntimeError(f"{VARIABLE} is {wanted!r}, but this machine has {listing(available)}")
+    return wanted
+
+
+def explain_instruction_set() -> str:
+    """Say in a few words why `instruction_set` is what it is."""
+    if os.environ.get(VARIABLE):
+        return f"the environment variable {VARIABLE}"
+    return f"the best of {', '.join(instruction_sets())}"

@@ -1,0 +1,154 @@
+"""The attention call."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+
+from headwise import _binding
+from headwise._arrays import Array, like, to_numpy
+from headwise._errors import shape_text
+from headwise._prepare import Prepared, prepare
+
+ArrayT = TypeVar("ArrayT")
+
+
+def scaled_dot_product_attention(
+    query: ArrayT,
+    key: Any,
+    value: Any,
+    mask: Any = None,
+    *,
+    query_offset: Any = None,
+    scale: float | None = None,
+    bias: Any = None,
+    out: Any = None,
+    num_threads: int | None = None,
+) -> ArrayT:
+    r"""Attend: ``softmax(scale · query keyᵀ + bias, where mask) · value``, exactly.
+
+    The whole matrix of weights is never formed; memory does not grow with the lengths.
+
+    Parameters
+    ----------
+    query
+        ``(..., num_heads, query_len, head_dim)``, float32 or float64. Any number of leading
+        dimensions, none included; they broadcast as in NumPy.
+    key
+        ``(..., num_kv_heads, kv_len, head_dim)``. From 4 dimensions on, heads may be grouped: query
+        head h reads key/value head ``h // (num_heads // num_kv_heads)``.
+    value
+        ``(..., num_kv_heads, kv_len, value_dim)``.
+    mask
+        Who may attend, True = may attend: a boolean array that broadcasts to ``(..., num_heads,
+        query_len, kv_len)``, whole numbers 0 and 1, `headwise.causal`, or several combined with
+        ``&``. A float array is added to the scores, as `bias` is.
+    query_offset
+        Where query 0 stands on the keys' axis: a whole number, one for each batch item,
+        ``"upper_left"`` (0) or ``"lower_right"`` (``kv_len - query_len``). Must be given where the
+        lengths differ and the mask depends on positions.
+    scale
+        Factor of the scores; None is ``1/√head_dim``.
+    bias
+        Float array added to the scores, broadcast as `mask` is; -inf hides a key.
+    out
+        Array to write the result to: its shape, the query's dtype.
+    num_threads
+        Threads for this call; None is `headwise.get_num_threads`.
+
+    Returns
+    -------
+    array
+        ``(..., num_heads, query_len, value_dim)``, of the query's array type and dtype. A query
+        that may attend to nothing gets zeros.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the argument, what was expected, what came and what to do.
+    KeyboardInterrupt
+        Within half a second of Ctrl-C, also in a long call.
+
+    See Also
+    --------
+    headwise.observe : the same with log-sum-exp, row statistics and exact weights.
+    headwise.reference.attention : the same in plain NumPy, to read.
+
+    Notes
+    -----
+    Vaswani et al. 2017, "Attention Is All You Need", equation 1; computed with the online softmax
+    of Milakov & Gimelshein 2018, as FlashAttention (Dao et al. 2022) does.
+
+    Examples
+    --------
+    >>> import numpy as np, headwise
+    >>> x = np.eye(3, dtype=np.float32)
+    >>> headwise.scaled_dot_product_attention(x, x, x, headwise.causal()).round(2)
+    array([[1.  , 0.  , 0.  ],
+           [0.36, 0.64, 0.  ],
+           [0.26, 0.26, 0.47]], dtype=float32)
+    """
+    prepared = prepare(
+        query,
+        key,
+        value,
+        mask,
+        query_offset=query_offset,
+        scale=scale,
+        bias=bias,
+        num_threads=num_threads,
+    )
+    if out is None:
+        output = np.empty(prepared.sizes.output, prepared.dtype)
+        run(prepared, output, [])
+        return like(query, output)  # type: ignore[no-any-return]
+    _run_into(prepared, _check_out(out, prepared))
+    return out  # type: ignore[no-any-return]
+
+
+def run(prepared: Prepared, output: Array, statistics: list[tuple[int, Array]], first: int = 1) -> None:
+    """Run the kernel: writes the output and the row statistics asked for."""
+    offset = prepared.query_offset
+    _binding.attend(
+        prepared.query,
+        prepared.key,
+        prepared.value,
+        output,
+        prepared.boolean,
+        prepared.bias,
+        prepared.scale,
+        prepared.band.left,
+        prepared.band.right,
+        0 if offset is None else offset,
+        statistics,
+        first,
+        prepared.num_threads,
+        _binding.instruction_set(),
+    )
+
+
+def _check_out(out: Any, prepared: Prepared) -> Array:
+    array = to_numpy("out", out)
+    if array.shape != prepared.sizes.output:
+        raise ValueError(
+            f"out must have the result's shape {shape_text(prepared.sizes.output)}, got "
+            f"{shape_text(array.shape)}"
+        )
+    if array.dtype != prepared.dtype:
+        raise ValueError(f"out must have the query's dtype {prepared.dtype}, got {array.dtype}")
+    repeats = any(n > 1 and stride == 0 for n, stride in zip(array.shape, array.strides, strict=True))
+    if not array.flags.writeable or repeats:
+        raise ValueError("out must be writable and hold every element once, got a read-only view")
+    return array
+
+
+def _run_into(prepared: Prepared, out: Array) -> None:
+    """Write to ``out``, by way of a fresh array where it may overlap an operand."""
+    operands = (prepared.query, prepared.key, prepared.value, prepared.boolean, prepared.bias)
+    if any(a is not None and np.may_share_memory(a, out) for a in operands):
+        fresh = np.empty(out.shape, out.dtype)
+        run(prepared, fresh, [])
+        out[...] = fresh
+    else:
+        run(prepared, out, [])

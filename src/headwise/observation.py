@@ -1,0 +1,294 @@
+"""Attention with everything in view: log-sum-exp, row statistics and exact weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from headwise import _binding
+from headwise._arrays import Array, like
+from headwise._errors import listing, shape_text
+from headwise._prepare import Prepared, prepare, raise_missing_offset
+from headwise.attention import run
+from headwise.statistics import STATISTICS, Statistic, resolve
+
+_KEPT = ("lse", "row_maximum", "row_total")  # kept of every row: from them any weight is recomputed
+
+
+class Observation:
+    """What `headwise.observe` saw.
+
+    Attributes
+    ----------
+    output
+        ``(..., num_heads, query_len, value_dim)``: the same bits as the plain call.
+    lse
+        ``(..., num_heads, query_len)``: natural log-sum-exp of the scores; -inf where a query sees
+        no key.
+    empty_rows
+        ``(..., num_heads)``: how many queries see no key. They count in no mean.
+
+    Each statistic asked for is an attribute of the same shape as `lse`, under its name in
+    `headwise.statistics`. `weights` gives any rectangle of the exact weights.
+    """
+
+    def __init__(
+        self, query: Any, prepared: Prepared, output: Array, rows: dict[str, Array], chosen: list[Statistic]
+    ) -> None:
+        self._query = query
+        self._prepared = prepared
+        self._rows = rows
+        self._chosen = {statistic.name: statistic for statistic in chosen}
+        self.output = like(query, output)
+        self.lse = like(query, rows["lse"])
+
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """Names of the statistics that were asked for."""
+        return tuple(self._chosen)
+
+    @property
+    def empty_rows(self) -> Array:
+        """How many queries of each head see no key, ``(..., num_heads)``."""
+        return np.asarray(np.count_nonzero(np.isneginf(self._rows["lse"]), axis=-1))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name not in self._chosen:
+            self._refuse(name)
+        return like(self._query, derive(name, self._rows))
+
+    def _refuse(self, name: str) -> NoReturn:
+        if name not in STATISTICS:
+            raise AttributeError(f"an observation has no {name!r}")
+        if self._prepared.query_offset is None and STATISTICS[name].positional:
+            raise AttributeError(
+                f"{name} was not observed: it depends on positions; call observe with query_offset="
+            )
+        raise AttributeError(f"{name} was not observed: name it in observe(..., statistics=)")
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._chosen})
+
+    def __repr__(self) -> str:
+        output = f"output {shape_text(self._prepared.sizes.output)} {self._prepared.dtype}"
+        return f"<Observation: {output}, {', '.join(('lse', *self._chosen))}>"
+
+    def weights(self, heads: Any = None, queries: Any = None, keys: Any = None) -> Any:
+        """Return the exact weights of a rectangle; nothing else is computed.
+
+        Parameters
+        ----------
+        heads, queries, keys
+            Each an index, a slice, a sequence of indices or None for all. An index drops its
+            dimension, as in NumPy.
+
+        Returns
+        -------
+        array
+            ``(..., heads, queries, keys)``, rows of all keys adding to 1 (0 where no key is
+            visible).
+
+        Raises
+        ------
+        IndexError
+            Where an index lies outside; where there is no head dimension and `heads` is given.
+
+        Examples
+        --------
+        >>> import numpy as np, headwise
+        >>> x = np.eye(3).reshape(1, 1, 3, 3)
+        >>> seen = headwise.observe(x, x, x, headwise.causal())
+        >>> seen.weights(heads=0, queries=1).round(3)
+        array([[0.36, 0.64, 0.  ]])
+        """
+        return like(self._query, _Rectangles(self._prepared, self._rows).select(heads, queries, keys))
+
+
+def observe(
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any = None,
+    *,
+    statistics: str | Statistic | Iterable[str | Statistic] | None = None,
+    query_offset: Any = None,
+    scale: float | None = None,
+    bias: Any = None,
+    num_threads: int | None = None,
+) -> Observation:
+    """Attend as `headwise.scaled_dot_product_attention` does, and look at the weights in passing.
+
+    Parameters
+    ----------
+    query, key, value, mask, query_offset, scale, bias, num_threads
+        As in `headwise.scaled_dot_product_attention`.
+    statistics
+        Names from `headwise.statistics.STATISTICS`, or objects such as
+        ``headwise.statistics.first_weight(4)``. None is all of them, less those that depend on
+        positions where `query_offset` is needed and not given.
+
+    Returns
+    -------
+    Observation
+        With ``output`` (the same bits as the plain call), ``lse``, one attribute for each statistic
+        and the method ``weights``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As the plain call; and where a statistic depends on positions that are not known.
+
+    Notes
+    -----
+    The statistics cost one pass: they are kept row by row while the weights stream by, in memory
+    that grows with the number of queries and not with the number of weights.
+
+    Examples
+    --------
+    >>> import numpy as np, headwise
+    >>> x = np.zeros((1, 1, 4, 8))
+    >>> seen = headwise.observe(x, x, x, headwise.causal(), statistics=("entropy", "argmax"))
+    >>> np.exp(seen.entropy).round(6)
+    array([[[1., 2., 3., 4.]]])
+    >>> seen.argmax
+    array([[[0, 0, 0, 0]]])
+    """
+    prepared = prepare(
+        query,
+        key,
+        value,
+        mask,
+        query_offset=query_offset,
+        scale=scale,
+        bias=bias,
+        num_threads=num_threads,
+    )
+    chosen = _choose(statistics, prepared)
+    wanted = dict.fromkeys((*_KEPT, *(source for statistic in chosen for source in statistic.sources)))
+    output = np.empty(prepared.sizes.output, prepared.dtype)
+    rows = {name: _row_array(name, prepared) for name in wanted}
+    first = max(statistic.first_keys or 1 for statistic in chosen) if chosen else 1
+    run(prepared, output, [(_binding.STATISTICS[name], array) for name, array in rows.items()], first)
+    return Observation(query, prepared, output, rows, chosen)
+
+
+def _choose(statistics: Any, prepared: Prepared) -> list[Statistic]:
+    known = prepared.query_offset is not None
+    if statistics is None:
+        return [s for s in STATISTICS.values() if known or not s.positional]
+    chosen = resolve(statistics)
+    for statistic in chosen:
+        if statistic.positional and not known:
+            raise_missing_offset(prepared.sizes, f"the statistic {statistic.name}")
+    return chosen
+
+
+def _row_array(name: str, prepared: Prepared) -> Array:
+    dtype = np.dtype(np.int64) if name in _binding.COUNTS else prepared.dtype
+    return np.empty(prepared.sizes.rows, dtype)
+
+
+def derive(name: str, rows: dict[str, Array]) -> Array:
+    """Return a statistic from the kernel's numbers of each row."""
+    if name == "normalized_entropy":
+        return _ratio(rows["entropy"], np.log(np.maximum(rows["visible_count"], 1)))
+    if name == "normalized_distance":
+        mean = rows["visible_distance"] / np.maximum(rows["visible_count"], 1)
+        return _ratio(rows["distance"], mean)
+    return rows[name]
+
+
+def _ratio(number: Array, norm: Array) -> Array:
+    """Divide, with 0 where there is nothing to compare with: one visible key, or none."""
+    some = norm > 0
+    return np.where(some, number / np.where(some, norm, 1), 0 * number).astype(number.dtype)
+
+
+class _Rectangles:
+    """Picks the rectangles of an index expression and has the kernel fill them."""
+
+    def __init__(self, prepared: Prepared, rows: dict[str, Array]) -> None:
+        self.prepared = prepared
+        self.statistics = [(_binding.STATISTICS[name], rows[name]) for name in _KEPT[1:]]
+
+    def select(self, heads: Any, queries: Any, keys: Any) -> Array:
+        sizes = self.prepared.sizes
+        if sizes.num_heads is None and heads is not None:
+            raise IndexError("heads was given, but the query has 2 dimensions and no heads")
+        axes = [
+            ("heads", heads, sizes.num_heads or 1),
+            ("queries", queries, sizes.query_len),
+            ("keys", keys, sizes.kv_len),
+        ]
+        chosen = [_indices(*axis) for axis in axes]
+        items = int(np.prod(sizes.outer))
+        out = np.empty((items, *(len(c) for c in chosen)), self.prepared.dtype)
+        for item in range(items):
+            for h, head in enumerate(chosen[0]):
+                self._fill(out[item, h], item, int(head), chosen[1], chosen[2])
+        dropped = [sizes.num_heads is None or _is_index(heads), _is_index(queries), _is_index(keys)]
+        kept = [len(c) for c, drop in zip(chosen, dropped, strict=True) if not drop]
+        return out.reshape(*sizes.outer, *kept)
+
+    def _fill(self, out: Array, item: int, head: int, queries: Array, keys: Array) -> None:
+        for q in _runs(queries):
+            for k in _runs(keys):
+                rectangle = (item, head, *_bounds(queries[q]), *_bounds(keys[k]))
+                part = np.empty(out[q, k].shape, out.dtype)
+                self._compute(rectangle, part)
+                out[q, k] = part
+
+    def _compute(self, rectangle: tuple[int, ...], part: Array) -> None:
+        p = self.prepared
+        shape = np.broadcast_to(np.empty((), p.dtype), p.sizes.output)
+        _binding.weights(
+            p.query,
+            p.key,
+            p.value,
+            shape,
+            p.boolean,
+            p.bias,
+            p.scale,
+            p.band.left,
+            p.band.right,
+            0 if p.query_offset is None else p.query_offset,
+            self.statistics,
+            rectangle,
+            part,
+            p.num_threads,
+            _binding.instruction_set(),
+        )
+
+
+def _is_index(index: Any) -> bool:
+    return isinstance(index, int | np.integer) and not isinstance(index, bool)
+
+
+def _indices(name: str, index: Any, size: int) -> Array:
+    """Return the positions that an index, slice, sequence or None picks out of ``size``."""
+    everything = np.arange(size)
+    if index is None:
+        return everything
+    try:
+        return np.atleast_1d(everything[index if isinstance(index, slice) else np.asarray(index, int)])
+    except IndexError:
+        raise IndexError(f"{name} must lie within {size}, got {index}") from None
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{name} must be {listing(('an index', 'a slice', 'a sequence of indices', 'None'))}, "
+            f"got {index!r}"
+        ) from None
+
+
+def _runs(indices: Array) -> list[slice]:
+    """Cut indices into runs of consecutive ones."""
+    if not len(indices):
+        return []
+    cuts = [0, *(np.flatnonzero(np.diff(indices) != 1) + 1).tolist(), len(indices)]
+    return [slice(a, b) for a, b in zip(cuts, cuts[1:], strict=False)]
+
+
+def _bounds(run: Array) -> tuple[int, int]:
+    return int(run[0]), int(run[-1]) + 1

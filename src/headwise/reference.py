@@ -1,0 +1,243 @@
+"""Attention in plain NumPy, to be read: the whole contract, one line of mathematics at a time.
+
+This is the oracle that all tests of the kernels lean on. It forms every matrix in full, in float64,
+so it is slow and hungry, and right. For one head, with queries i and keys j::
+
+    scores[i, j]  = scale · Σ_d query[i, d] key[j, d]      how well query i and key j fit
+    scores[i, j] += bias[i, j]                             anything else that should count
+    weights[i, :] = softmax of scores[i, :] over the keys that query i may attend to
+    output[i, :]  = Σ_j weights[i, j] value[j, :]          a weighted mean of the values
+
+Example
+-------
+>>> import numpy as np
+>>> from headwise import causal, reference
+>>> x = np.eye(3)
+>>> seen = reference.attention(x, x, x, causal())
+>>> seen.weights.round(2)
+array([[1.  , 0.  , 0.  ],
+       [0.36, 0.64, 0.  ],
+       [0.26, 0.26, 0.47]])
+>>> seen.entropy.round(2)
+array([0.  , 0.65, 1.06])
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwise.masks import Mask, boolean_mask, query_positions
+
+Array = NDArray[Any]
+INFINITY = np.inf
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Everything there is to know about one attention call, in full.
+
+    Shapes: ``scores``, ``weights``, ``visible`` ``(..., num_heads, query_len, kv_len)``; ``lse`` and
+    every row statistic ``(..., num_heads, query_len)``; ``output`` with ``value_dim`` at the end;
+    ``distances`` broadcasts to the scores.
+    """
+
+    scores: Array  # before the softmax; -inf where a key is not visible
+    visible: Array
+    distances: Array  # position of the query less position of the key
+    weights: Array
+    lse: Array
+    output: Array
+
+    @property
+    def max_score(self) -> Array:
+        """The largest score of each row; -inf in a row that sees no key."""
+        return self.scores.max(axis=-1, initial=-INFINITY)
+
+    @property
+    def entropy(self) -> Array:
+        """``-Σ p log p`` in nats: 0 where all weight is on one key, log n where n share it evenly."""
+        logarithms = np.log(np.where(self.weights > 0, self.weights, 1))
+        return -(self.weights * logarithms).sum(axis=-1)
+
+    @property
+    def normalized_entropy(self) -> Array:
+        """Entropy as a share of an even spread's, ``log n``; 0 where fewer than two keys are visible."""
+        return ratio(self.entropy, np.log(np.maximum(self.visible_count, 1)))
+
+    @property
+    def max_weight(self) -> Array:
+        """The largest weight of each row."""
+        return self.weights.max(axis=-1, initial=0)
+
+    @property
+    def argmax(self) -> Array:
+        """The first key with the largest weight; -1 in a row that sees no key."""
+        if not self.weights.shape[-1]:
+            return np.full(self.lse.shape, -1)
+        return np.where(self.visible.any(axis=-1), self.scores.argmax(axis=-1), -1)
+
+    @property
+    def distance(self) -> Array:
+        """How far away the attended keys are, on average."""
+        return (self.weights * abs(self.distances)).sum(axis=-1)
+
+    @property
+    def normalized_distance(self) -> Array:
+        """Distance as a multiple of an even spread's."""
+        mean = self.visible_distance / np.maximum(self.visible_count, 1)
+        return ratio(self.distance, mean)
+
+    @property
+    def self_weight(self) -> Array:
+        """Weight on the query's own position."""
+        return self._weight_at(0)
+
+    @property
+    def previous_weight(self) -> Array:
+        """Weight on the position just before the query's."""
+        return self._weight_at(1)
+
+    @property
+    def next_weight(self) -> Array:
+        """Weight on the position just after the query's."""
+        return self._weight_at(-1)
+
+    @property
+    def first_weight(self) -> Array:
+        """Weight on the first key."""
+        return self.first_weights(1)
+
+    @property
+    def output_norm(self) -> Array:
+        """Length of each output row."""
+        return np.sqrt((self.output**2).sum(axis=-1))
+
+    @property
+    def visible_count(self) -> Array:
+        """How many keys each query may attend to."""
+        return self.visible.sum(axis=-1)
+
+    @property
+    def visible_distance(self) -> Array:
+        """Sum of the distances of the keys that a query may attend to."""
+        return (self.visible * abs(self.distances)).sum(axis=-1)
+
+    def first_weights(self, k: int) -> Array:
+        """Weight on the first ``k`` keys."""
+        return self.weights[..., :k].sum(axis=-1)
+
+    def _weight_at(self, distance: int) -> Array:
+        return (self.weights * (self.distances == distance)).sum(axis=-1)
+
+
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any = None,
+    *,
+    query_offset: Any = None,
+    scale: float | None = None,
+    bias: Any = None,
+    dtype: Any = np.float64,
+) -> Reference:
+    """Attend in full: every matrix is formed, in ``dtype``, and returned.
+
+    The arguments are those of `headwise.scaled_dot_product_attention`. With ``dtype=np.float32``
+    this is the plain computation that the kernels' error is measured against.
+    """
+    query, key, value = (np.asarray(x, dtype) for x in (query, key, value))
+    key, value = repeat_heads(key, query), repeat_heads(value, query)
+    query_len, kv_len = query.shape[-2], key.shape[-2]
+    offset = resolve_offset(query_offset, query_len, kv_len)
+    with np.errstate(invalid="ignore", over="ignore"):
+        scores = score(query, key, scale)
+        for additive in (bias, mask if is_additive(mask) else None):
+            if additive is not None:
+                scores = scores + np.asarray(additive)
+                scores = np.where(np.isneginf(additive), -INFINITY, scores).astype(dtype)
+        shown = visible_keys(mask, query_len, kv_len, offset)
+        scores = np.where(shown, scores, np.asarray(-INFINITY, dtype))
+        visible = ~np.isneginf(scores)
+        weights, lse = softmax(scores)
+        output = weighted_sum(weights, value, visible)
+    distances = query_positions(query_len, offset) - np.arange(kv_len)
+    return Reference(scores, visible, distances, weights, lse, output)
+
+
+def repeat_heads(x: Array, query: Array) -> Array:
+    """Give each query head a key/value head of its own: head h reads head ``h // group``.
+
+    Heads are axis -3 from 4 dimensions on; with fewer, NumPy's broadcasting does it.
+    """
+    if max(x.ndim, query.ndim) < 4 or x.ndim < 3:
+        return x
+    return np.repeat(x, query.shape[-3] // x.shape[-3] if x.shape[-3] else 1, axis=-3)
+
+
+def resolve_offset(query_offset: Any, query_len: int, kv_len: int) -> Any:
+    """Where query 0 stands on the keys' axis."""
+    if query_offset is None or isinstance(query_offset, str):
+        return kv_len - query_len if query_offset == "lower_right" else 0
+    return query_offset
+
+
+def score(query: Array, key: Array, scale: float | None) -> Array:
+    """``scale · query keyᵀ``: the dot product of every query with every key."""
+    head_dim = query.shape[-1]
+    if scale is None:
+        scale = 1 / np.sqrt(head_dim) if head_dim else 1.0
+    return np.asarray(query @ np.swapaxes(key, -1, -2) * query.dtype.type(scale))
+
+
+def is_additive(mask: Any) -> bool:
+    """Tell whether a mask is one of floats, to be added to the scores."""
+    return mask is not None and not isinstance(mask, Mask) and np.asarray(mask).dtype.kind == "f"
+
+
+def visible_keys(mask: Any, query_len: int, kv_len: int, offset: Any) -> Array:
+    """True where query i may attend to key j."""
+    if mask is None or is_additive(mask):
+        return np.ones((1, 1), dtype=bool)
+    if isinstance(mask, Mask):
+        return mask.to_array(query_len, kv_len, offset)
+    return boolean_mask(np.asarray(mask))
+
+
+def softmax(scores: Array) -> tuple[Array, Array]:
+    """``e^s / Σ e^s`` along the keys, and ``log Σ e^s``.
+
+    The largest score is subtracted first: that changes nothing but keeps e^s from overflowing. A row
+    of nothing but -inf sees no key: its weights are 0 and its log-sum-exp is -inf.
+    """
+    largest = scores.max(axis=-1, keepdims=True, initial=-INFINITY)
+    largest = np.where(np.isneginf(largest), 0, largest).astype(scores.dtype)
+    exponentials = np.exp(scores - largest)
+    total = exponentials.sum(axis=-1, keepdims=True)
+    empty = total == 0
+    weights = exponentials / np.where(empty, 1, total).astype(scores.dtype)
+    lse = np.where(empty, -INFINITY, np.log(np.where(empty, 1, total)) + largest)[..., 0]
+    return weights, lse.astype(scores.dtype)
+
+
+def weighted_sum(weights: Array, value: Array, visible: Array) -> Array:
+    """``weights · value``, where a value that a query does not see counts for nothing, NaN included.
+
+    0 · NaN is NaN, so the few values that are not finite are added one key at a time, where seen.
+    """
+    strange = ~np.isfinite(value)
+    output = np.asarray(weights @ np.where(strange, 0, value))
+    keys = np.flatnonzero(strange.any(axis=-1).reshape(-1, value.shape[-2]).any(axis=0))
+    for j in keys:
+        more = weights[..., j, None] * np.where(strange, value, 0)[..., j, None, :]
+        output = output + np.where(visible[..., j, None], more, 0)
+    return output.astype(weights.dtype)
+
+
+def ratio(number: Array, norm: Array) -> Array:
+    """Divide; 0 where the norm is 0."""
+    return np.where(norm > 0, number / np.where(norm > 0, norm, 1), 0 * number)

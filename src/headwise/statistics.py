@@ -1,0 +1,131 @@
+"""The row statistics: their names, formulas and meanings, in one place.
+
+Everything that lists statistics reads this table: `headwise.observe`, the error messages, reports
+and pages. For one head, query i and key j: weights ``p_ij``, scores ``s_ij``, ``V_i`` the keys that
+i sees, ``n_i`` their number, ``o_i`` the output row, offset the ``query_offset``. Rows that see no
+key have 0 everywhere, ``argmax`` -1 and ``lse`` -inf, and are left out of every mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headwise._errors import listing
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """One number for every query of every head."""
+
+    name: str
+    formula: str
+    meaning: str
+    unit: str = "weight"
+    positional: bool = False  # depends on where query 0 stands on the keys' axis
+    needs: tuple[str, ...] = ()  # statistics of the kernel it is made from, where not itself
+    first_keys: int | None = None  # how many keys `first_weight` adds up
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The kernel's statistics behind it."""
+        return self.needs or (self.name,)
+
+
+_TABLE = (
+    Statistic("max_score", "max_j s_ij", "the largest score before the softmax", "score"),
+    Statistic("entropy", "lse_i - Σ_j p_ij s_ij", "how spread out the weights are", "nats"),
+    Statistic(
+        "normalized_entropy",
+        "entropy_i / log n_i",
+        "entropy as a share of an even spread over the visible keys",
+        "share",
+        needs=("entropy", "visible_count"),
+    ),
+    Statistic("max_weight", "max_j p_ij", "the largest weight"),
+    Statistic("argmax", "first j with the largest p_ij", "the key attended to most", "key"),
+    Statistic(
+        "distance",
+        "Σ_j p_ij |i + offset - j|",
+        "how far away the attended keys are, on average",
+        "tokens",
+        positional=True,
+    ),
+    Statistic(
+        "normalized_distance",
+        "distance_i / mean of |i + offset - j| over V_i",
+        "distance as a multiple of an even spread's",
+        "ratio",
+        positional=True,
+        needs=("distance", "visible_count", "visible_distance"),
+    ),
+    Statistic(
+        "self_weight", "p_ij at j = i + offset", "weight on the query's own position",
+        positional=True,
+    ),
+    Statistic(
+        "previous_weight", "p_ij at j = i + offset - 1", "weight on the position just before",
+        positional=True,
+    ),
+    Statistic(
+        "next_weight", "p_ij at j = i + offset + 1", "weight on the position just after",
+        positional=True,
+    ),
+    Statistic("first_weight", "Σ_{j<k} p_ij", "weight on the first k keys", first_keys=1),
+    Statistic("output_norm", "‖o_i‖", "length of the output vector", "value"),
+    Statistic("visible_count", "n_i", "how many keys the query may attend to", "keys"),
+    Statistic(
+        "visible_distance",
+        "Σ_{j in V_i} |i + offset - j|",
+        "sum of the distances of the keys that may be attended to",
+        "tokens",
+        positional=True,
+    ),
+)  # fmt: skip
+
+STATISTICS: dict[str, Statistic] = {statistic.name: statistic for statistic in _TABLE}
+
+
+def first_weight(k: int = 1) -> Statistic:
+    """Return the statistic ``first_weight`` over the first ``k`` keys (4 for StreamingLLM).
+
+    Examples
+    --------
+    >>> import headwise
+    >>> headwise.statistics.first_weight(4).first_keys
+    4
+    """
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise ValueError(f"k must be a whole number of at least 1, got {k!r}")
+    return replace(STATISTICS["first_weight"], first_keys=k)
+
+
+def resolve(statistics: Any) -> list[Statistic]:
+    """Bring the ``statistics`` argument of `headwise.observe` into a list.
+
+    Raises
+    ------
+    ValueError
+        For a name that is no statistic.
+    TypeError
+        For anything but names and `Statistic` objects.
+    """
+    if isinstance(statistics, str | Statistic):
+        statistics = (statistics,)
+    chosen: dict[str, Statistic] = {}
+    for entry in statistics:
+        statistic = entry if isinstance(entry, Statistic) else _named(entry)
+        chosen[statistic.name] = statistic
+    return list(chosen.values())
+
+
+def _named(name: object) -> Statistic:
+    if not isinstance(name, str):
+        raise TypeError(
+            f"statistics must hold names or headwise.statistics objects, got {type(name).__name__}"
+        )
+    if name == "lse":
+        raise ValueError("statistics names 'lse', which every observation has: leave it out")
+    if name not in STATISTICS:
+        raise ValueError(f"statistics names {name!r}, expected {listing(STATISTICS)}")
+    return STATISTICS[name]
