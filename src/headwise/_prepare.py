@@ -19,7 +19,7 @@ _FAR = 1 << 60  # positions beyond this are as good as infinite
 
 @dataclass(frozen=True)
 class Sizes:
-    """Shapes of one call: ``outer`` dimensions, heads, lengths and dims; heads None below rank 3."""
+    """Shapes of one call; ``num_heads`` is None below rank 3, where there is no such axis."""
 
     outer: tuple[int, ...]
     num_heads: int | None
@@ -83,7 +83,10 @@ def prepare(
     sizes = _sizes(q, k, v)
     lowered = lower(mask)
     additive = _sum_biases(lowered.additive, _bias(bias))
-    for name, array in (("mask", lowered.boolean), ("bias" if bias is not None else "mask", additive)):
+    for name, array in (
+        ("mask", lowered.boolean),
+        ("bias" if bias is not None else "mask", additive),
+    ):
         if array is not None:
             _check_broadcast(name, array.shape, sizes)
     return Prepared(
@@ -192,7 +195,10 @@ def _check_broadcast(name: str, shape: tuple[int, ...], sizes: Sizes) -> None:
     hint = ""
     if len(shape) == len(want) - 1 and shape[:-2] == want[: len(shape) - 2]:
         right = (*shape[:-2], 1, *shape[-2:])
-        hint = f": one {name} for each batch item has shape {shape_text(right)}; pass {name}[..., None, :, :]"
+        hint = (
+            f": one {name} for each batch item has shape {shape_text(right)}; "
+            f"pass {name}[..., None, :, :]"
+        )
     raise ValueError(
         f"{name} must broadcast to (..., num_heads, query_len, kv_len) = {shape_text(want)}, got "
         f"shape {shape_text(shape)}{hint}"
@@ -200,7 +206,7 @@ def _check_broadcast(name: str, shape: tuple[int, ...], sizes: Sizes) -> None:
 
 
 def resolve_query_offset(offset: Any, sizes: Sizes, *, positional: bool) -> int | Array | None:
-    """Return where query 0 stands on the keys' axis: a number, or an int64 array of one for each outer item.
+    """Return where query 0 stands on the keys' axis: one number, or one for each outer item.
 
     None where it was not said, cannot be known and nothing asked for depends on it.
     """

@@ -54,7 +54,9 @@ def _default() -> tuple[int, str]:
         count = _read_count(os.environ.get(variable, ""))
         if count:
             return count, f"the environment variable {variable}"
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     quota = _cgroup_quota()
     if quota and quota < cores:
         return quota, "the control group's CPU quota"
@@ -63,7 +65,7 @@ def _default() -> tuple[int, str]:
 
 def _read_count(text: str) -> int | None:
     """Read the first number of a list like OMP_NUM_THREADS'; None where there is none."""
-    first = text.split(",")[0].strip()
+    first = text.split(",", maxsplit=1)[0].strip()
     return int(first) if first.isdecimal() and int(first) > 0 else None
 
 

@@ -107,7 +107,9 @@ def scaled_dot_product_attention(
     return out  # type: ignore[no-any-return]
 
 
-def run(prepared: Prepared, output: Array, statistics: list[tuple[int, Array]], first: int = 1) -> None:
+def run(
+    prepared: Prepared, output: Array, statistics: list[tuple[int, Array]], first: int = 1
+) -> None:
     """Run the kernel: writes the output and the row statistics asked for."""
     offset = prepared.query_offset
     _binding.attend(
@@ -137,7 +139,9 @@ def _check_out(out: Any, prepared: Prepared) -> Array:
         )
     if array.dtype != prepared.dtype:
         raise ValueError(f"out must have the query's dtype {prepared.dtype}, got {array.dtype}")
-    repeats = any(n > 1 and stride == 0 for n, stride in zip(array.shape, array.strides, strict=True))
+    repeats = any(
+        n > 1 and stride == 0 for n, stride in zip(array.shape, array.strides, strict=True)
+    )
     if not array.flags.writeable or repeats:
         raise ValueError("out must be writable and hold every element once, got a read-only view")
     return array

@@ -53,7 +53,8 @@ def split_heads(x: ArrayT, num_heads: int) -> ArrayT:
         raise TypeError(f"num_heads must be a whole number, got {num_heads!r}")
     if len(shape) < 2:
         raise ValueError(
-            f"x must have at least 2 dimensions (..., seq_len, d_model), got shape {shape_text(shape)}"
+            "x must have at least 2 dimensions (..., seq_len, d_model), got shape "
+            f"{shape_text(shape)}"
         )
     if num_heads < 1:
         raise ValueError(f"num_heads must be at least 1, got {num_heads}")

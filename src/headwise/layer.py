@@ -37,8 +37,8 @@ class Projection:
             )
         if b is not None and b.shape != w.shape[:1]:
             raise ValueError(
-                f"{name}_bias must have shape {shape_text(w.shape[:1])}, one number for each output "
-                f"feature of {name}_weight, got {shape_text(b.shape)}"
+                f"{name}_bias must have shape {shape_text(w.shape[:1])}, one number for each "
+                f"output feature of {name}_weight, got {shape_text(b.shape)}"
             )
         return cls(name, w, b)
 
@@ -157,7 +157,9 @@ class MultiHeadAttention:
             Where the module has ``bias_k`` and ``bias_v``, which are not supported.
         """
         state = {
-            name.removeprefix(prefix): x for name, x in state_dict.items() if name.startswith(prefix)
+            name.removeprefix(prefix): x
+            for name, x in state_dict.items()
+            if name.startswith(prefix)
         }
         if "bias_k" in state or "bias_v" in state:
             raise ValueError("state_dict has bias_k and bias_v (add_bias_kv=True): not supported")
@@ -203,7 +205,7 @@ class MultiHeadAttention:
         bias: Any = None,
         num_threads: int | None = None,
     ) -> Any:
-        """Return what each head gives, before the output projection: ``(..., num_heads, query_len, d_k)``."""
+        """Return what each head gives, still apart: ``(..., num_heads, query_len, d_k)``."""
         q, k, v = self._project(query, key, value)
         outputs = multi_head_attention_per_head(
             q,

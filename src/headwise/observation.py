@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
@@ -35,7 +36,12 @@ class Observation:
     """
 
     def __init__(
-        self, query: Any, prepared: Prepared, output: Array, rows: dict[str, Array], chosen: list[Statistic]
+        self,
+        query: Any,
+        prepared: Prepared,
+        output: Array,
+        rows: dict[str, Array],
+        chosen: list[Statistic],
     ) -> None:
         self._query = query
         self._prepared = prepared
@@ -103,7 +109,9 @@ class Observation:
         >>> seen.weights(heads=0, queries=1).round(3)
         array([[0.36, 0.64, 0.  ]])
         """
-        return like(self._query, _Rectangles(self._prepared, self._rows).select(heads, queries, keys))
+        return like(
+            self._query, _Rectangles(self._prepared, self._rows).select(heads, queries, keys)
+        )
 
 
 def observe(
@@ -166,11 +174,18 @@ def observe(
         num_threads=num_threads,
     )
     chosen = _choose(statistics, prepared)
-    wanted = dict.fromkeys((*_KEPT, *(source for statistic in chosen for source in statistic.sources)))
+    wanted = dict.fromkeys(
+        (*_KEPT, *(source for statistic in chosen for source in statistic.sources))
+    )
     output = np.empty(prepared.sizes.output, prepared.dtype)
     rows = {name: _row_array(name, prepared) for name in wanted}
     first = max(statistic.first_keys or 1 for statistic in chosen) if chosen else 1
-    run(prepared, output, [(_binding.STATISTICS[name], array) for name, array in rows.items()], first)
+    run(
+        prepared,
+        output,
+        [(_binding.STATISTICS[name], array) for name, array in rows.items()],
+        first,
+    )
     return Observation(query, prepared, output, rows, chosen)
 
 
@@ -272,7 +287,9 @@ def _indices(name: str, index: Any, size: int) -> Array:
     if index is None:
         return everything
     try:
-        return np.atleast_1d(everything[index if isinstance(index, slice) else np.asarray(index, int)])
+        return np.atleast_1d(
+            everything[index if isinstance(index, slice) else np.asarray(index, int)]
+        )
     except IndexError:
         raise IndexError(f"{name} must lie within {size}, got {index}") from None
     except (TypeError, ValueError):
@@ -287,7 +304,7 @@ def _runs(indices: Array) -> list[slice]:
     if not len(indices):
         return []
     cuts = [0, *(np.flatnonzero(np.diff(indices) != 1) + 1).tolist(), len(indices)]
-    return [slice(a, b) for a, b in zip(cuts, cuts[1:], strict=False)]
+    return [slice(a, b) for a, b in pairwise(cuts)]
 
 
 def _bounds(run: Array) -> tuple[int, int]:

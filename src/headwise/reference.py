@@ -25,14 +25,13 @@ array([0.  , 0.65, 1.06])
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headwise.masks import Mask, boolean_mask, query_positions
 
-Array = NDArray[Any]
+Array: TypeAlias = Any  # NumPy arrays; their operators are untyped
 INFINITY = np.inf
 
 
@@ -40,9 +39,9 @@ INFINITY = np.inf
 class Reference:
     """Everything there is to know about one attention call, in full.
 
-    Shapes: ``scores``, ``weights``, ``visible`` ``(..., num_heads, query_len, kv_len)``; ``lse`` and
-    every row statistic ``(..., num_heads, query_len)``; ``output`` with ``value_dim`` at the end;
-    ``distances`` broadcasts to the scores.
+    Shapes: ``scores``, ``weights`` and ``visible`` are ``(..., num_heads, query_len, kv_len)``;
+    ``lse`` and every row statistic ``(..., num_heads, query_len)``; ``output`` has ``value_dim`` at
+    the end; ``distances`` broadcasts to the scores.
     """
 
     scores: Array  # before the softmax; -inf where a key is not visible
@@ -59,13 +58,13 @@ class Reference:
 
     @property
     def entropy(self) -> Array:
-        """``-Σ p log p`` in nats: 0 where all weight is on one key, log n where n share it evenly."""
+        """``-Σ p log p`` in nats: 0 with all weight on one key, log n where n share it evenly."""
         logarithms = np.log(np.where(self.weights > 0, self.weights, 1))
         return -(self.weights * logarithms).sum(axis=-1)
 
     @property
     def normalized_entropy(self) -> Array:
-        """Entropy as a share of an even spread's, ``log n``; 0 where fewer than two keys are visible."""
+        """Entropy as a share of an even spread's, ``log n``; 0 with fewer than two visible keys."""
         return ratio(self.entropy, np.log(np.maximum(self.visible_count, 1)))
 
     @property
@@ -200,7 +199,7 @@ def is_additive(mask: Any) -> bool:
 
 
 def visible_keys(mask: Any, query_len: int, kv_len: int, offset: Any) -> Array:
-    """True where query i may attend to key j."""
+    """Return True where query i may attend to key j."""
     if mask is None or is_additive(mask):
         return np.ones((1, 1), dtype=bool)
     if isinstance(mask, Mask):
@@ -211,8 +210,8 @@ def visible_keys(mask: Any, query_len: int, kv_len: int, offset: Any) -> Array:
 def softmax(scores: Array) -> tuple[Array, Array]:
     """``e^s / Σ e^s`` along the keys, and ``log Σ e^s``.
 
-    The largest score is subtracted first: that changes nothing but keeps e^s from overflowing. A row
-    of nothing but -inf sees no key: its weights are 0 and its log-sum-exp is -inf.
+    The largest score is subtracted first: that changes nothing, but keeps e^s from overflowing. A
+    row of nothing but -inf sees no key: its weights are 0 and its log-sum-exp is -inf.
     """
     largest = scores.max(axis=-1, keepdims=True, initial=-INFINITY)
     largest = np.where(np.isneginf(largest), 0, largest).astype(scores.dtype)
@@ -225,7 +224,7 @@ def softmax(scores: Array) -> tuple[Array, Array]:
 
 
 def weighted_sum(weights: Array, value: Array, visible: Array) -> Array:
-    """``weights · value``, where a value that a query does not see counts for nothing, NaN included.
+    """``weights · value``, where a value that is not seen counts for nothing, NaN included.
 
     0 · NaN is NaN, so the few values that are not finite are added one key at a time, where seen.
     """
