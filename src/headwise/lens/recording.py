@@ -2,8 +2,8 @@
 
 A file holds ``query``, ``key`` and ``value`` of one layer, or ``layer.N.query`` and so on of
 several; flat ``(seq_len, num_heads · head_dim)`` or already split ``(num_heads, seq_len,
-head_dim)``, with or without a batch dimension of 1. It may hold ``tokens`` (texts), ``token_ids`` and ``mask``, and say
-``num_heads``, ``num_kv_heads``, ``causal`` and ``model``.
+head_dim)``, with or without a batch dimension of 1. It may hold ``tokens`` (texts), ``token_ids``
+and ``mask``, and say ``num_heads``, ``num_kv_heads``, ``causal`` and ``model``.
 """
 
 from __future__ import annotations
