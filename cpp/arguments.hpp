@@ -53,7 +53,8 @@ enum Statistic : int {
   kOutputNorm,
   kVisibleCount,
   kVisibleDistance,
-  kRowMaximum,  // maximum (in the units of the scores) and total of a row, from which `weights` recomputes exact weights
+  kRowMaximum,  // maximum (in the units of the scores) and total of a row, from which `weights` recomputes exact
+                // weights
   kRowTotal,
   kNumStatistics
 };

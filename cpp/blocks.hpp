@@ -22,9 +22,9 @@ template <class S>
 struct Strip {
   using T = typename S::Element;
   const Row* rows;
-  Index count;       // rows in use, at most kStrip
-  T* query;          // [head_dim][kStrip]
-  T* sums;           // [value_dim][kStrip]
+  Index count;  // rows in use, at most kStrip
+  T* query;     // [head_dim][kStrip]
+  T* sums;      // [value_dim][kStrip]
   Numbers<T> numbers;
 };
 
@@ -77,8 +77,7 @@ template <class S>
 inline void score_visible(const Arguments& a, Index item, const Strip<S>& strip, Keys keys,
                           Tile<typename S::Element> key, typename S::Element* scores) {
   score_strip<S>(key, keys.end - keys.begin, a.head_dim, strip.query, scores);
-  for (Index r = 0; r < strip.count; ++r)
-    apply_visibility(a, item, strip.rows[r], keys, scores + r, kStrip<S>);
+  for (Index r = 0; r < strip.count; ++r) apply_visibility(a, item, strip.rows[r], keys, scores + r, kStrip<S>);
 }
 
 // The observers' update before the weights exist: the key of the largest, and what is visible.
@@ -94,8 +93,7 @@ inline void observe_scores(Block<S>& b, const Strip<S>& strip, Keys keys, const 
   for (Index r = 0; r < strip.count; ++r) {
     if (strip.numbers.at(kMaximum, r) < tile_maximum[r])
       strip.numbers.count(kLargestKey, r) = keys.begin + Index(where[r]);
-    if (counted)
-      update_visible<T>(strip.numbers, r, strip.rows[r], dense, {b.scores + r, keys, kStrip<S>});
+    if (counted) update_visible<T>(strip.numbers, r, strip.rows[r], dense, {b.scores + r, keys, kStrip<S>});
   }
 }
 
@@ -103,12 +101,12 @@ inline void observe_scores(Block<S>& b, const Strip<S>& strip, Keys keys, const 
 template <class S, bool observed>
 inline void weigh_strip(Block<S>& b, const Strip<S>& strip, Keys keys) {
   using T = typename S::Element;
-  Pass<S, kVectors, observed> pass{b.scores, keys.end - keys.begin, keys.begin % 64, {}, Exponent<S>(Units<T>(b.a).exponent), {}};
+  Pass<S, kVectors, observed> pass{
+      b.scores, keys.end - keys.begin, keys.begin % 64, {}, Exponent<S>(Units<T>(b.a).exponent), {}};
   largest<S, kVectors>(b.scores, pass.count, pass.maximum);
   if constexpr (observed) {
     observe_scores(b, strip, keys, pass.maximum);
-    for (Index r = 0; r < kStrip<S>; ++r)
-      b.offset[r] = r < strip.count ? T(strip.rows[r].position - keys.begin) : T(0);
+    for (Index r = 0; r < kStrip<S>; ++r) b.offset[r] = r < strip.count ? T(strip.rows[r].position - keys.begin) : T(0);
     for (int v = 0; v < kVectors; ++v) pass.distances.offset[v] = S::load(b.offset + v * S::width);
     pass.distances.step = S::set(1);
   }
@@ -146,14 +144,14 @@ inline void attend_tile(Block<S>& b, const Strip<S>& strip, Keys keys, Tile<type
     add_weighted_values<S>(value, count, b.a.value_dim, b.scores, b.correction, strip.sums);
     return;
   }
-  for (Index r = 0; r < strip.count; ++r)
-    mark_hidden(b.a, b.range.item, strip.rows[r], keys, b.scores + r, kStrip<S>);
+  for (Index r = 0; r < strip.count; ++r) mark_hidden(b.a, b.range.item, strip.rows[r], keys, b.scores + r, kStrip<S>);
   add_visible_values<S>(value, count, b.a.value_dim, b.scores, b.correction, strip.sums);
 }
 
 // Divides by the total and writes one row out. Tells whether any of it is NaN.
 template <class T>
-inline bool write_row(const Arguments& a, Index item, const Row& row, Numbers<T> n, Index r, const T* sums, Index step) {
+inline bool write_row(const Arguments& a, Index item, const Row& row, Numbers<T> n, Index r, const T* sums,
+                      Index step) {
   const T total = n.at(kTotal, r) == 0 ? T(1) : n.at(kTotal, r);
   char* out = a.output + (a.output_layout.at(item, row.head, row.query) - a.output_layout.data);
   double square = 0;

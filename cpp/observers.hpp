@@ -24,14 +24,14 @@ namespace {
 
 // Numbers kept per row, in the working precision. From kTotal on they are linear in the unnormalised weights.
 enum Field : int {
-  kMaximum,   // of the scores so far, in their own units (see Units)
-  kScored,    // Σ p · (score - maximum)
-  kTotal,     // Σ p
-  kDistant,   // Σ p · |distance|
-  kSelf,      // p at the query's own position, one before it, one after it
+  kMaximum,  // of the scores so far, in their own units (see Units)
+  kScored,   // Σ p · (score - maximum)
+  kTotal,    // Σ p
+  kDistant,  // Σ p · |distance|
+  kSelf,     // p at the query's own position, one before it, one after it
   kPrevious,
   kNext,
-  kFirst,     // Σ p over the first keys
+  kFirst,  // Σ p over the first keys
   kNumFields
 };
 
@@ -156,18 +156,30 @@ inline double finalize(Numbers<T> n, Index r, Statistic statistic, double natura
   const double total = n.at(kTotal, r), maximum = n.at(kMaximum, r);
   const double share = total == 0 ? 0 : 1 / total;
   switch (statistic) {
-    case kLse: return total == 0 ? -__builtin_inf() : maximum * natural + std::log(total);
-    case kMaxScore: return total - total != 0 ? total : maximum * natural;
-    case kEntropy: return total == 0 ? 0 : std::log(total) - n.at(kScored, r) * share * natural;
-    case kMaxWeight: return share;
-    case kDistance: return n.at(kDistant, r) * share;
-    case kSelfWeight: return n.at(kSelf, r) * share;
-    case kPreviousWeight: return n.at(kPrevious, r) * share;
-    case kNextWeight: return n.at(kNext, r) * share;
-    case kFirstWeight: return n.at(kFirst, r) * share;
-    case kOutputNorm: return output_norm;
-    case kRowMaximum: return maximum;
-    default: return total;
+    case kLse:
+      return total == 0 ? -__builtin_inf() : maximum * natural + std::log(total);
+    case kMaxScore:
+      return total - total != 0 ? total : maximum * natural;
+    case kEntropy:
+      return total == 0 ? 0 : std::log(total) - n.at(kScored, r) * share * natural;
+    case kMaxWeight:
+      return share;
+    case kDistance:
+      return n.at(kDistant, r) * share;
+    case kSelfWeight:
+      return n.at(kSelf, r) * share;
+    case kPreviousWeight:
+      return n.at(kPrevious, r) * share;
+    case kNextWeight:
+      return n.at(kNext, r) * share;
+    case kFirstWeight:
+      return n.at(kFirst, r) * share;
+    case kOutputNorm:
+      return output_norm;
+    case kRowMaximum:
+      return maximum;
+    default:
+      return total;
   }
 }
 
@@ -175,9 +187,12 @@ inline double finalize(Numbers<T> n, Index r, Statistic statistic, double natura
 template <class T>
 inline Index finalize_count(Numbers<T> n, Index r, Statistic statistic) {
   switch (statistic) {
-    case kArgmax: return n.at(kTotal, r) > 0 ? n.count(kLargestKey, r) : -1;
-    case kVisibleCount: return n.count(kVisible, r);
-    default: return n.count(kVisibleDistances, r);
+    case kArgmax:
+      return n.at(kTotal, r) > 0 ? n.count(kLargestKey, r) : -1;
+    case kVisibleCount:
+      return n.count(kVisible, r);
+    default:
+      return n.count(kVisibleDistances, r);
   }
 }
 

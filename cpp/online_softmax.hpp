@@ -33,8 +33,7 @@ template <class S, int vectors>
 inline void largest(const typename S::Element* scores, Index count, typename S::Vector* maximum) {
   for (int v = 0; v < vectors; ++v) maximum[v] = S::set(-typename S::Element(__builtin_inf()));
   for (Index k = 0; k < count; ++k)
-    for (int v = 0; v < vectors; ++v)
-      maximum[v] = S::max(S::load(scores + (k * vectors + v) * S::width), maximum[v]);
+    for (int v = 0; v < vectors; ++v) maximum[v] = S::max(S::load(scores + (k * vectors + v) * S::width), maximum[v]);
 }
 
 // For each lane the first of `count` vectors that holds the lane's maximum.

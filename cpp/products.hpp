@@ -25,8 +25,8 @@ constexpr int kStrip = kVectors * S::width;  // queries in a strip
 // out[h, r] = Σ_k left[h, k] · right[k, r], or out[h, r] · carry[r] + that sum.     "hk,kr->hr"
 // left[h, k] is at left[h · row + k · step]; right has kStrip columns.
 template <class S, int height, bool carried>
-inline void panel(const typename S::Element* left, Index row, Index step, Index depth,
-                  const typename S::Element* right, const typename S::Element* carry, typename S::Element* out) {
+inline void panel(const typename S::Element* left, Index row, Index step, Index depth, const typename S::Element* right,
+                  const typename S::Element* carry, typename S::Element* out) {
   using V = typename S::Vector;
   V sums[height][kVectors];
 #pragma GCC unroll 16
@@ -53,16 +53,15 @@ inline void panel(const typename S::Element* left, Index row, Index step, Index 
 // Panels of the full height from the top, then of 4, 2 and 1: `height` rows of `out` in all.
 template <class S, bool carried, int rows>
 inline void panels_of(const typename S::Element*& left, Index row, Index step, Index depth,
-                      const typename S::Element* right, const typename S::Element* carry,
-                      typename S::Element*& out, Index& height) {
+                      const typename S::Element* right, const typename S::Element* carry, typename S::Element*& out,
+                      Index& height) {
   for (; height >= rows; height -= rows, left += rows * row, out += rows * kStrip<S>)
     panel<S, rows, carried>(left, row, step, depth, right, carry, out);
 }
 
 template <class S, bool carried>
 inline void product(const typename S::Element* left, Index row, Index step, Index height, Index depth,
-                    const typename S::Element* right, const typename S::Element* carry,
-                    typename S::Element* out) {
+                    const typename S::Element* right, const typename S::Element* carry, typename S::Element* out) {
   panels_of<S, carried, S::panel_height>(left, row, step, depth, right, carry, out, height);
   panels_of<S, carried, 4>(left, row, step, depth, right, carry, out, height);
   panels_of<S, carried, 2>(left, row, step, depth, right, carry, out, height);
@@ -71,8 +70,8 @@ inline void product(const typename S::Element* left, Index row, Index step, Inde
 
 // scores[j, r] = Σ_d key[j, d] · query[d, r]                                           "jd,dr->jr"
 template <class S>
-inline void score_strip(Tile<typename S::Element> key, Index keys, Index head_dim,
-                        const typename S::Element* query, typename S::Element* scores) {
+inline void score_strip(Tile<typename S::Element> key, Index keys, Index head_dim, const typename S::Element* query,
+                        typename S::Element* scores) {
   product<S, false>(key.data, key.stride, 1, keys, head_dim, query, nullptr, scores);
 }
 
@@ -109,8 +108,8 @@ inline void add_visible_values(Tile<typename S::Element> value, Index keys, Inde
 
 // scores[j] = Σ_d key[j, d] · query[d] for `count` keys                                "jd,d->j"
 template <class S, int count>
-inline void score_keys(const typename S::Element* key, Index stride, Index head_dim,
-                       const typename S::Element* query, typename S::Element* scores) {
+inline void score_keys(const typename S::Element* key, Index stride, Index head_dim, const typename S::Element* query,
+                       typename S::Element* scores) {
   using V = typename S::Vector;
   V sums[count];
   for (int j = 0; j < count; ++j) sums[j] = S::set(0);
@@ -129,13 +128,11 @@ inline void score_keys(const typename S::Element* key, Index stride, Index head_
 }
 
 template <class S>
-inline void score_row(Tile<typename S::Element> key, Index keys, Index head_dim,
-                      const typename S::Element* query, typename S::Element* scores) {
+inline void score_row(Tile<typename S::Element> key, Index keys, Index head_dim, const typename S::Element* query,
+                      typename S::Element* scores) {
   Index j = 0;
-  for (; j + 8 <= keys; j += 8)
-    score_keys<S, 8>(key.data + j * key.stride, key.stride, head_dim, query, scores + j);
-  for (; j < keys; ++j)
-    score_keys<S, 1>(key.data + j * key.stride, key.stride, head_dim, query, scores + j);
+  for (; j + 8 <= keys; j += 8) score_keys<S, 8>(key.data + j * key.stride, key.stride, head_dim, query, scores + j);
+  for (; j < keys; ++j) score_keys<S, 1>(key.data + j * key.stride, key.stride, head_dim, query, scores + j);
 }
 
 // sums[d] = sums[d] · correction + Σ_j weights[j] · value[j, d] for `count` vectors    "j,jd->d"

@@ -30,9 +30,7 @@ struct Simd<float> {
   static Vector select(Mask m, Vector yes, Vector no) { return _mm256_blendv_ps(no, yes, m); }
   static Vector max(Vector a, Vector b) { return _mm256_max_ps(a, b); }  // b where either is NaN
   static Vector abs(Vector a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
-  static Vector to_exponent(Vector a) {
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(a), 23));
-  }
+  static Vector to_exponent(Vector a) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(a), 23)); }
   static float sum(Vector v) {
     __m128 half = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
     half = _mm_add_ps(half, _mm_movehl_ps(half, half));
@@ -61,9 +59,7 @@ struct Simd<double> {
   static Vector select(Mask m, Vector yes, Vector no) { return _mm256_blendv_pd(no, yes, m); }
   static Vector max(Vector a, Vector b) { return _mm256_max_pd(a, b); }
   static Vector abs(Vector a) { return _mm256_andnot_pd(_mm256_set1_pd(-0.0), a); }
-  static Vector to_exponent(Vector a) {
-    return _mm256_castsi256_pd(_mm256_slli_epi64(_mm256_castpd_si256(a), 52));
-  }
+  static Vector to_exponent(Vector a) { return _mm256_castsi256_pd(_mm256_slli_epi64(_mm256_castpd_si256(a), 52)); }
   static double sum(Vector v) {
     const __m128d half = _mm_add_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
     return _mm_cvtsd_f64(_mm_add_sd(half, _mm_unpackhi_pd(half, half)));

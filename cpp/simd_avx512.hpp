@@ -30,9 +30,7 @@ struct Simd<float> {
   static Vector select(Mask m, Vector yes, Vector no) { return _mm512_mask_blend_ps(m, no, yes); }
   static Vector max(Vector a, Vector b) { return _mm512_max_ps(a, b); }  // b where either is NaN
   static Vector abs(Vector a) { return _mm512_abs_ps(a); }
-  static Vector to_exponent(Vector a) {
-    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(a), 23));
-  }
+  static Vector to_exponent(Vector a) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(a), 23)); }
   static float sum(Vector v) { return _mm512_reduce_add_ps(v); }
 };
 
@@ -57,9 +55,7 @@ struct Simd<double> {
   static Vector select(Mask m, Vector yes, Vector no) { return _mm512_mask_blend_pd(m, no, yes); }
   static Vector max(Vector a, Vector b) { return _mm512_max_pd(a, b); }
   static Vector abs(Vector a) { return _mm512_abs_pd(a); }
-  static Vector to_exponent(Vector a) {
-    return _mm512_castsi512_pd(_mm512_slli_epi64(_mm512_castpd_si512(a), 52));
-  }
+  static Vector to_exponent(Vector a) { return _mm512_castsi512_pd(_mm512_slli_epi64(_mm512_castpd_si512(a), 52)); }
   static double sum(Vector v) { return _mm512_reduce_add_pd(v); }
 };
 

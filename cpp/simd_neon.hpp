@@ -31,9 +31,7 @@ struct Simd<float> {
   // The larger; b where either is NaN, as on x86.
   static Vector max(Vector a, Vector b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
   static Vector abs(Vector a) { return vabsq_f32(a); }
-  static Vector to_exponent(Vector a) {
-    return vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_f32(a), 23));
-  }
+  static Vector to_exponent(Vector a) { return vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_f32(a), 23)); }
   static float sum(Vector v) { return vaddvq_f32(v); }
 };
 
@@ -58,9 +56,7 @@ struct Simd<double> {
   static Vector select(Mask m, Vector yes, Vector no) { return vbslq_f64(m, yes, no); }
   static Vector max(Vector a, Vector b) { return vbslq_f64(vcgtq_f64(a, b), a, b); }
   static Vector abs(Vector a) { return vabsq_f64(a); }
-  static Vector to_exponent(Vector a) {
-    return vreinterpretq_f64_u64(vshlq_n_u64(vreinterpretq_u64_f64(a), 52));
-  }
+  static Vector to_exponent(Vector a) { return vreinterpretq_f64_u64(vshlq_n_u64(vreinterpretq_u64_f64(a), 52)); }
   static double sum(Vector v) { return vaddvq_f64(v); }
 };
 

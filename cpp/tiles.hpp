@@ -95,8 +95,7 @@ inline bool usable_in_place(const Strided& source, const char* first) {
 
 template <class T>
 inline Tile<T> load_tile(const Strided& source, const char* first, Index count, Index width, T* scratch) {
-  if (usable_in_place<T>(source, first))
-    return {reinterpret_cast<const T*>(first), source.row / Index(sizeof(T))};
+  if (usable_in_place<T>(source, first)) return {reinterpret_cast<const T*>(first), source.row / Index(sizeof(T))};
   const Index stride = copied_stride<T>(width);
   for (Index j = 0; j < count; ++j) {
     const char* row = first + j * source.row;

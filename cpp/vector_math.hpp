@@ -4,8 +4,9 @@
 //   d · c = n + f, n a whole number, f in [-1/2, 1/2]        2^(d·c) = 2^n · 2^f
 //
 // 2^f is 1 + f · c(f), c of degree 5 (float32) or 10 (float64), fitted for least relative error (Remez), then
-// moved by a few units in their last places to where roundings cancel best; 1 is kept exact so that 2^0 is 1. n comes from adding a large number whose last bit has the weight 1, and that
-// sum's low bits, moved up, are the exponent of 2^n. Results below the normal range become 0; NaN stays NaN.
+// moved by a few units in their last places to where roundings cancel best; 1 is kept exact so that 2^0 is 1. n comes
+// from adding a large number whose last bit has the weight 1, and that sum's low bits, moved up, are the exponent of
+// 2^n. Results below the normal range become 0; NaN stays NaN.
 #pragma once
 
 namespace headwise {
@@ -16,8 +17,8 @@ struct Exp2;
 
 template <>
 struct Exp2<float> {
-  static constexpr float lowest = -127.0f;             // 2^-127 has the exponent field 0: the result is 0
-  static constexpr float least = -0x1.fffffep127f;  // the least finite number
+  static constexpr float lowest = -127.0f;              // 2^-127 has the exponent field 0: the result is 0
+  static constexpr float least = -0x1.fffffep127f;      // the least finite number
   static constexpr float shift = 12582912.0f + 127.0f;  // 1.5 · 2^23 and the exponent's bias
   static constexpr float coefficients[] = {0x1.62e432p-1f, 0x1.ebfbe8p-3f,  0x1.c6ae4ap-5f,
                                            0x1.3b263ap-7f, 0x1.5f71d2p-10f, 0x1.4709e8p-13f};
@@ -28,10 +29,10 @@ struct Exp2<double> {
   static constexpr double lowest = -1023.0;
   static constexpr double least = -0x1.fffffffffffffp1023;
   static constexpr double shift = 6755399441055744.0 + 1023.0;
-  static constexpr double coefficients[] = {
-      0x1.62e42fefa39f3p-1,  0x1.ebfbdff82c59dp-3,  0x1.c6b08d7048f2fp-5,  0x1.3b2ab6fba1d68p-7,
-      0x1.5d87fe7bbbcddp-10, 0x1.4309130961174p-13, 0x1.ffcbee3b0a626p-17, 0x1.62bfd49edee35p-20,
-      0x1.b54167a1aff6cp-24, 0x1.e605f964b63a0p-28, 0x1.c063841f3a1bcp-32};
+  static constexpr double coefficients[] = {0x1.62e42fefa39f3p-1,  0x1.ebfbdff82c59dp-3,  0x1.c6b08d7048f2fp-5,
+                                            0x1.3b2ab6fba1d68p-7,  0x1.5d87fe7bbbcddp-10, 0x1.4309130961174p-13,
+                                            0x1.ffcbee3b0a626p-17, 0x1.62bfd49edee35p-20, 0x1.b54167a1aff6cp-24,
+                                            0x1.e605f964b63a0p-28, 0x1.c063841f3a1bcp-32};
 };
 
 // The factor of an exponent in two parts, factor + rest, and the difference from which on the result is 0 (hidden

@@ -87,7 +87,8 @@ inline void for_hidden_keys(const Arguments& a, Index item, const Row& row, Keys
   }
 }
 
-// A bias in the working precision. A finite one stays finite, -1e300 in float32 too: only an infinite one hides its key.
+// A bias in the working precision. A finite one stays finite, -1e300 in float32 too: only an infinite one hides its
+// key.
 template <class T>
 inline T working_bias(double bias) {
   constexpr double most = sizeof(T) == 4 ? 3.4028234663852886e38 : 1.7976931348623157e308;
@@ -129,8 +130,7 @@ inline void mark_hidden(const Arguments& a, Index item, const Row& row, Keys key
   const char* bias = a.bias.at(item, row.head, row.query);
   with_reader(a.bias, [&](auto reader) {
     for (Index j = keys.begin; j < keys.end; ++j)
-      if (reader.read(bias + j * a.bias.column) == -__builtin_inf())
-        weights[(j - keys.begin) * step] = T(-1);
+      if (reader.read(bias + j * a.bias.column) == -__builtin_inf()) weights[(j - keys.begin) * step] = T(-1);
   });
 }
 

@@ -47,8 +47,8 @@ inline void write_rectangle_strip(Block<S>& b, const Strip<S>& strip, const Rect
   recall_numbers<S>(a, rectangle.item, strip);
   for (Index begin = rectangle.key_begin; begin < rectangle.key_end && !a.stop(); begin += kTileKeys) {
     const Keys keys{begin, smaller(begin + kTileKeys, rectangle.key_end)};
-    const auto key = load_tile(a.key, a.key.at(rectangle.item, b.range.kv_head, begin), keys.end - keys.begin,
-                               a.head_dim, b.key);
+    const auto key =
+        load_tile(a.key, a.key.at(rectangle.item, b.range.kv_head, begin), keys.end - keys.begin, a.head_dim, b.key);
     score_visible<S>(a, rectangle.item, strip, keys, key, b.scores);
     write_weights<S>(b, strip, rectangle, keys);
   }

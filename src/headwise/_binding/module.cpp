@@ -43,7 +43,8 @@ struct Call {
   Call(nb::handle q, nb::handle k, nb::handle v, nb::handle m, nb::handle b, nb::handle out, bool writable)
       : query(q), key(k), value(v), mask(m), bias(b), output(out, writable) {
     const Buffer& whole = output.buffer;
-    require(whole.ndim() >= 2 && query.buffer.ndim() >= 2 && key.buffer.ndim() >= 2 && value.buffer.ndim() >= 2, "rank");
+    require(whole.ndim() >= 2 && query.buffer.ndim() >= 2 && key.buffer.ndim() >= 2 && value.buffer.ndim() >= 2,
+            "rank");
     a.query = query.strided(whole);
     a.key = key.strided(whole);
     a.value = value.strided(whole);
@@ -174,9 +175,7 @@ void py_exp2(nb::handle x, nb::handle y, const std::string& instruction_set) {
   (single ? kernels.float32 : kernels.float64).exp2(in.data(), out.data(), count);
 }
 
-std::vector<std::string> py_statistic_names() {
-  return {kStatisticNames, kStatisticNames + kNumStatistics};
-}
+std::vector<std::string> py_statistic_names() { return {kStatisticNames, kStatisticNames + kNumStatistics}; }
 
 }  // namespace
 }  // namespace headwise

@@ -78,10 +78,16 @@ struct Operand {
     std::string format = buffer.format() ? buffer.format() : "B";
     s.swapped = format[0] == (PY_BIG_ENDIAN ? '<' : '>') || (!PY_BIG_ENDIAN && format[0] == '!');
     switch (format.back()) {
-      case 'f': s.type = ElementType::float32; break;
-      case 'd': s.type = ElementType::float64; break;
-      case '?': break;  // a mask: one byte an element
-      default: throw std::invalid_argument("headwise: no kernel for elements of format " + format);
+      case 'f':
+        s.type = ElementType::float32;
+        break;
+      case 'd':
+        s.type = ElementType::float64;
+        break;
+      case '?':
+        break;  // a mask: one byte an element
+      default:
+        throw std::invalid_argument("headwise: no kernel for elements of format " + format);
     }
   }
 };

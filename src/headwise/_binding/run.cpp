@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kSignalInterval = std::chrono::milliseconds(50);
-constexpr double kSerialWork = 4e5;             // multiply-adds below which a second thread costs more than it saves
+constexpr double kSerialWork = 4e5;              // multiply-adds below which a second thread costs more than it saves
 constexpr std::size_t kPartialBytes = 16 << 20;  // unmerged chunks kept at a time
 
 // The state of one call, shared by its threads.
@@ -79,7 +79,8 @@ void attend_blocks(Call& call, const Arguments& a, const TypedKernels& k, int th
   const Index heads = a.outer_size * a.num_kv_heads;
   Index rows = k.block_rows(a);
   const Index least = k.block_rows(a) / 4;
-  while (rows / 2 >= std::max<Index>(least, kFewRows) && heads * ((a.rows() + rows - 1) / rows) < 4 * threads) rows /= 2;
+  while (rows / 2 >= std::max<Index>(least, kFewRows) && heads * ((a.rows() + rows - 1) / rows) < 4 * threads)
+    rows /= 2;
   const Index blocks = (a.rows() + rows - 1) / rows;
   call.for_each(heads * blocks, threads, k.block_scratch(a, std::min(rows, a.rows())), [&](Index n, char* scratch) {
     const Index head = n / blocks, begin = (blocks - 1 - n % blocks) * rows;
@@ -129,7 +130,8 @@ bool weights(Arguments& a, const Kernels& kernels, ElementType type, const Recta
                   Rectangle part = whole;
                   part.query_begin += n * rows;
                   part.query_end = std::min(part.query_begin + rows, whole.query_end);
-                  part.weights = static_cast<char*>(whole.weights) + n * rows * (whole.key_end - whole.key_begin) * size;
+                  part.weights =
+                      static_cast<char*>(whole.weights) + n * rows * (whole.key_end - whole.key_begin) * size;
                   k.weights(a, part, scratch);
                 });
   return call.finished();

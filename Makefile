@@ -1,0 +1,65 @@
+# make look: from a fresh clone to the report of the embedded sample.      make test: the same, to the whole test suite.
+# Each makes its own virtual environment and needs nothing but Python 3.11 or newer, a C++ compiler and PyPI.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := $(shell find cpp src CMakeLists.txt pyproject.toml -type f -not -name '*.pyc')
+
+.PHONY: help look test bench lint kernels sanitize neon clean
+
+help:
+	@echo "make look      look at the heads of the embedded sample and write headwise.html"
+	@echo "make test      build, then run linters, type checks and all tests"
+	@echo "make bench     time headwise and its peers and print the table"
+	@echo "make sanitize  kernel tests under the address, undefined-behaviour and thread sanitizers"
+	@echo "make neon      kernel tests for 64-bit Arm under emulation (needs g++-aarch64-linux-gnu and qemu-user)"
+	@echo "make lint      ruff, mypy and clang-format"
+	@echo "make clean     remove what these made"
+
+$(VENV)/made:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
+	touch $@
+
+$(VENV)/look: $(VENV)/made $(SOURCES)
+	$(BIN)/pip install --quiet '.[look]'
+	touch $@
+
+$(VENV)/test: $(VENV)/look
+	$(BIN)/pip install --quiet --group test
+	touch $@
+
+$(VENV)/bench: $(VENV)/look
+	$(BIN)/pip install --quiet --group bench
+	touch $@
+
+look: $(VENV)/look
+	$(BIN)/headwise look
+
+test: $(VENV)/test lint kernels
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run --Werror $(shell git ls-files '*.cpp' '*.hpp')
+
+kernels: $(VENV)/test
+	$(BIN)/cmake -G Ninja -S . -B build/kernels -D CMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -D HEADWISE_PYTHON=OFF -D HEADWISE_TESTS=ON >/dev/null
+	$(BIN)/cmake --build build/kernels
+	build/kernels/kernel_test
+	build/kernels/pool_test
+
+bench: $(VENV)/bench
+	$(BIN)/python -m benchmarks
+
+sanitize: $(VENV)/test
+	$(BIN)/python scripts/sanitize.py
+
+neon: $(VENV)/test
+	$(BIN)/python scripts/check_neon.py
+
+clean:
+	rm -rf $(VENV) build headwise.html

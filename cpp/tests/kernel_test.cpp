@@ -1,0 +1,159 @@
+// Every kernel of every instruction set that this machine runs, against plain double precision, without Python.
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+
+#include "problem.hpp"
+
+namespace headwise::testing {
+namespace {
+
+int failures = 0;
+
+template <class T>
+constexpr double kTolerance = sizeof(T) == 4 ? 4e-6 : 1e-14;
+
+void check(bool good, const char* set, const char* what, const Shape& s, double got, double want) {
+  if (good) return;
+  ++failures;
+  std::printf("%s: %s: got %g, expected %g (heads %ld/%ld, %ld x %ld, dims %ld, %ld)\n", set, what, got, want,
+              long(s.heads), long(s.kv_heads), long(s.query_len), long(s.kv_len), long(s.head_dim), long(s.value_dim));
+}
+
+template <class T>
+void check_near(double got, double want, const char* set, const char* what, const Shape& s) {
+  const double allowed = kTolerance<T> * (1 + std::fabs(want));
+  check(got == want || std::fabs(got - want) <= allowed, set, what, s, got, want);
+}
+
+// Scratch of exactly the size asked for, aligned as the boundary aligns it.
+class Scratch {
+ public:
+  explicit Scratch(Index bytes) : data_(static_cast<char*>(::operator new(std::size_t(bytes), std::align_val_t{64}))) {}
+  ~Scratch() { ::operator delete(data_, std::align_val_t{64}); }
+  Scratch(const Scratch&) = delete;
+  char* data() const { return data_; }
+
+ private:
+  char* data_;
+};
+
+void run_blocks(const Arguments& a, const TypedKernels& k, Index rows) {
+  const Scratch scratch(k.block_scratch(a, rows));
+  for (Index head = 0; head < a.num_kv_heads; ++head)
+    for (Index begin = 0; begin < a.rows(); begin += rows) {
+      const Index end = begin + rows < a.rows() ? begin + rows : a.rows();
+      k.attend_block(a, {0, head, begin, end}, scratch.data());
+    }
+}
+
+void run_chunks(const Arguments& a, const TypedKernels& k) {
+  const Index chunks = a.kv_len ? (a.kv_len + k.chunk_keys(a) - 1) / k.chunk_keys(a) : 1;
+  const Scratch scratch(k.chunk_scratch(a)), partials(k.partial_bytes(a) * chunks);
+  for (Index head = 0; head < a.num_kv_heads; ++head) {
+    const RowRange range{0, head, 0, a.rows()};
+    for (Index chunk = 0; chunk < chunks; ++chunk)
+      k.attend_chunk(a, range, chunk, partials.data() + chunk * k.partial_bytes(a), scratch.data());
+    k.merge_chunks(a, range, chunks, partials.data());
+  }
+}
+
+template <class T>
+void check_weights(Problem<T>& p, const TypedKernels& k, const char* set) {
+  const Scratch scratch(k.block_scratch(p.a, k.block_rows(p.a)));
+  std::vector<T> weights(std::size_t(p.shape.kv_len));
+  for (Index h = 0; h < p.shape.heads; ++h)
+    for (Index i = 0; i < p.shape.query_len; i += 3) {
+      k.weights(p.a, {0, h, i, i + 1, 0, p.shape.kv_len, weights.data()}, scratch.data());
+      const Answer answer(p, h, i);
+      for (std::size_t j = 0; j < weights.size(); ++j)
+        check_near<T>(double(weights[j]), answer.weights[j], set, "weight", p.shape);
+    }
+}
+
+template <class T>
+void check_rows(const Problem<T>& p, const char* set) {
+  for (Index h = 0; h < p.shape.heads; ++h)
+    for (Index i = 0; i < p.shape.query_len; ++i) {
+      const Answer answer(p, h, i);
+      const auto row = std::size_t(h * p.shape.query_len + i);
+      for (Index d = 0; d < p.shape.value_dim; ++d)
+        check_near<T>(double(p.output.get(h, i, d)), answer.output[std::size_t(d)], set, "output", p.shape);
+      check_near<T>(double(p.numbers[kLse][row]), answer.lse, set, "lse", p.shape);
+      check_near<T>(double(p.numbers[kEntropy][row]), answer.entropy, set, "entropy", p.shape);
+      check_near<T>(double(p.numbers[kDistance][row]), answer.distance, set, "distance", p.shape);
+      check_near<T>(double(p.counts[kArgmax][row]), double(answer.argmax), set, "argmax", p.shape);
+      check_near<T>(double(p.counts[kVisibleCount][row]), double(answer.visible), set, "visible count", p.shape);
+    }
+}
+
+template <class T>
+void test_shape(const Shape& shape, const TypedKernels& k, const char* set) {
+  Problem<T> blocks(shape);
+  run_blocks(blocks.a, k, k.block_rows(blocks.a));
+  check_rows(blocks, set);
+  check_weights(blocks, k, set);
+  if (blocks.a.rows() > kFewRows) return;
+  Problem<T> chunks(shape);
+  run_chunks(chunks.a, k);
+  check_rows(chunks, set);
+}
+
+// A NaN in a hidden key or value must not show, in either kernel.
+template <class T>
+void test_hidden_nan(const TypedKernels& k, const char* set) {
+  for (const Index query_len : {5, 40}) {
+    const Shape shape{2, 1, query_len, 300, 19, 21, 0, 200};
+    Problem<T> p(shape);
+    const T nan = T(NAN);
+    for (Index j = query_len + 200; j < 300; ++j)
+      for (Index d = 0; d < 19; ++d) p.key.set(0, j, d, nan), p.value.set(0, j, d, nan);
+    query_len < 8 ? run_chunks(p.a, k) : run_blocks(p.a, k, k.block_rows(p.a));
+    for (Index h = 0; h < 2; ++h)
+      for (Index i = 0; i < query_len; ++i)
+        for (Index d = 0; d < 21; ++d)
+          check(std::isfinite(double(p.output.get(h, i, d))), set, "hidden NaN", shape, NAN, 0);
+  }
+}
+
+const Shape kShapes[] = {
+    {1, 1, 1, 1, 1, 1},
+    {1, 1, 1, 0, 4, 4},
+    {2, 2, 3, 5, 2, 7},
+    {2, 1, 7, 8, 3, 9, 0, 1},
+    {1, 1, 15, 16, 15, 17, 0, 1, true},
+    {4, 2, 17, 63, 16, 15, kUnbounded, 0, true, true},
+    {3, 1, 64, 65, 33, 31, 0, 1, false, true, 0, true},
+    {2, 2, 65, 64, 64, 64, 0, -1, false, false, 3},
+    {1, 1, 130, 259, 8, 65, 0, 129},
+    {6, 2, 2, 1030, 24, 40, 0, 1028, true, false, 0, true},
+    {1, 1, 3, 700, 128, 128, kUnbounded, 0, false, true},
+    {1, 1, 40, 530, 512, 1, 0, 490},  // rows 2 KiB apart
+};
+
+template <class T>
+void test_all(const TypedKernels& k, const char* set) {
+  for (const Shape& shape : kShapes) test_shape<T>(shape, k, set);
+  test_hidden_nan<T>(k, set);
+}
+
+}  // namespace
+}  // namespace headwise::testing
+
+int main() {
+  using namespace headwise;
+  int count, run = 0;
+  const Kernels* const* tables = built_kernels(&count);
+  for (int t = 0; t < count; ++t) {
+    if (!runs_here(*tables[t])) {
+      std::printf("%s: not on this machine\n", tables[t]->name);
+      continue;
+    }
+    testing::test_all<float>(tables[t]->float32, tables[t]->name);
+    testing::test_all<double>(tables[t]->float64, tables[t]->name);
+    std::printf("%s: done\n", tables[t]->name);
+    ++run;
+  }
+  std::printf("%d instruction sets, %d failures\n", run, testing::failures);
+  return testing::failures || !run ? EXIT_FAILURE : EXIT_SUCCESS;
+}

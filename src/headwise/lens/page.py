@@ -1,0 +1,148 @@
+"""The page: one HTML file with everything in it, which makes no request of any kind."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import numpy as np
+from markupsafe import Markup
+
+import headwise
+from headwise._arrays import Array
+from headwise.lens.measures import MEASURES
+from headwise.lens.profile import HeadMap, Profile
+
+_UNITS = {"weight": "weight, 0 to 1", "share": "share, 0 to 1", "value": "in the values' units"}
+
+
+def write_page(profile: Profile, path: str | Path) -> None:
+    """Write the page of a profile to ``path``.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from headwise import lens
+    >>> found = lens.profile(lens.load_sample())
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     lens.write_page(found, os.path.join(folder, "headwise.html"))
+    """
+    Path(path).write_text(render_page(profile), encoding="utf-8")
+
+
+def render_page(profile: Profile) -> str:
+    """Return the page's HTML."""
+    folder = resources.files("headwise.lens") / "templates"
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    template = environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8"))
+    return template.render(
+        title=profile.recording.model or profile.recording.source or "Attention heads",
+        facts=facts(profile),
+        grid_caption=_grid_caption(profile),
+        version=headwise.__version__,
+        data=_script_json(page_data(profile)),
+        style=Markup((folder / "page.css").read_text(encoding="utf-8")),
+        script=Markup((folder / "page.js").read_text(encoding="utf-8")),
+    )
+
+
+def facts(profile: Profile) -> list[str]:
+    """Return what was looked at, in a few words each."""
+    r = profile.recording
+    length = (
+        f"{r.kv_len:,} tokens" if r.query_len == r.kv_len else f"{r.query_len:,} × {r.kv_len:,}"
+    )
+    heads = f"{len(r.layers)} layers × {r.num_heads} heads"
+    if r.num_kv_heads != r.num_heads:
+        heads += f" over {r.num_kv_heads} key/value heads"
+    seen = "causal" if r.causal else "every key visible" if r.mask is None else "masked"
+    return [length, heads, seen, "float32" if _single(profile) else "float64"]
+
+
+def _single(profile: Profile) -> bool:
+    return all(layer.query.dtype.itemsize == 4 for layer in profile.recording.layers.values())
+
+
+def _grid_caption(profile: Profile) -> str:
+    text = "Rows are layers, columns are heads, both counted from 0."
+    if profile.empty_rows:
+        text += f" {profile.empty_rows:,} queries see no key and count in no mean."
+    return text
+
+
+def _script_json(data: dict[str, Any]) -> Markup:
+    """Serialise for a script element: nothing in a text can end it."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for sign, escape in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
+        text = text.replace(sign, escape)
+    return Markup(text)
+
+
+def page_data(profile: Profile) -> dict[str, Any]:
+    """Return what the page's script needs, as plain lists and texts."""
+    recording, maps = profile.recording, list(profile.maps.values())
+    _, rows, columns = maps[0].weights.shape
+    return {
+        "layers": profile.layers,
+        "num_heads": recording.num_heads,
+        "query_len": recording.query_len,
+        "kv_len": recording.kv_len,
+        "tokens": recording.tokens,
+        "rows": rows,
+        "columns": columns,
+        "block": maps[0].block,
+        "measures": [_measure(profile, name) for name in profile.numbers],
+        "kinds": _kinds(profile),
+        "maps": [_map(head_map) for head_map in maps],
+    }
+
+
+def _measure(profile: Profile, name: str) -> dict[str, Any]:
+    m = MEASURES[name]
+    return {
+        "name": name,
+        "formula": m.formula,
+        "meaning": m.meaning,
+        "unit": m.unit,
+        "unit_text": _UNITS.get(m.unit, m.unit),
+        "values": _rounded(profile.numbers[name]),
+    }
+
+
+def _kinds(profile: Profile) -> list[dict[str, Any]]:
+    row_of = {str(layer): row for row, layer in enumerate(profile.layers)}
+    kinds = []
+    for m in profile.kinds():
+        heads = []
+        for name, number in profile.strongest(m, 4):
+            layer, head = name.split(".")
+            heads.append([row_of[layer], int(head), round(number, 4)])
+        kinds.append({"measure": m.name, "label": m.kind, "least": m.least, "heads": heads})
+    return kinds
+
+
+def _map(head_map: HeadMap) -> dict[str, Any]:
+    """Pack a layer's weights: square roots in 8 bits, so that small ones keep their digits."""
+    packed = np.rint(np.sqrt(np.clip(head_map.weights, 0, 1)) * 255).astype(np.uint8)
+    deflated = zlib.compress(packed.tobytes(), 9)
+    return {
+        "weights": base64.b64encode(deflated).decode("ascii"),
+        "received": _rounded(_pooled(head_map.received, head_map.block)),
+        "entropy": _rounded(_pooled(head_map.entropy, head_map.block)),
+    }
+
+
+def _pooled(rows: Array, block: int) -> Array:
+    """Mean over blocks along the last axis."""
+    starts = np.arange(0, rows.shape[-1], block)
+    sizes = np.diff([*starts, rows.shape[-1]])
+    return np.asarray(np.add.reduceat(rows, starts, axis=-1) / sizes)
+
+
+def _rounded(array: Array) -> Any:
+    return np.where(np.isfinite(array), array, 0).astype(float).round(5).tolist()

@@ -1,0 +1,89 @@
+"""The terminal summary: what was looked at, the grid of one measure, the clearest heads."""
+
+from __future__ import annotations
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from headwise.lens.measures import MEASURES, Measure
+from headwise.lens.page import facts
+from headwise.lens.profile import Profile
+
+_STOPS = ((205, 226, 243), (112, 176, 220), (31, 110, 176), (9, 48, 92))
+_FAINT = 0.05  # cells below this share of the scale keep the terminal's own background
+
+
+def print_summary(
+    console: Console, profile: Profile, measure: str, seconds: dict[str, float]
+) -> None:
+    """Print the summary of a profile."""
+    r = profile.recording
+    console.print(
+        Text(r.model or r.source or "attention", style="bold"), Text(" · ".join(facts(profile)))
+    )
+    if profile.empty_rows:
+        console.print(
+            f"{profile.empty_rows:,} queries see no key and count in no mean.", style="dim"
+        )
+    console.print()
+    console.print(_grid(profile, MEASURES[measure], console))
+    console.print()
+    console.print(_kinds(profile))
+    console.print()
+    spent = ", ".join(f"{what} {_duration(s)}" for what, s in seconds.items())
+    console.print(f"time: {spent}", style="dim")
+
+
+def _grid(profile: Profile, m: Measure, console: Console) -> RenderableType:
+    table = profile.numbers[m.name]
+    top = 1.0 if m.unit in {"weight", "share"} else float(table.max()) or 1.0
+    narrow = 7 + 5 * table.shape[1] > console.width
+    lines = [Text.assemble((m.name, "bold"), f": {m.meaning} ({m.unit})")]
+    lines.append(Text(" layer " + _header(table.shape[1], narrow), style="dim"))
+    for layer, numbers in zip(profile.layers, table, strict=True):
+        line = Text(f" {layer:>5} ", style="dim")
+        for x in numbers:
+            line.append(_cell(float(x), top, narrow), _style(float(x) / top))
+        lines.append(line)
+    return Group(*lines)
+
+
+def _header(heads: int, narrow: bool) -> str:
+    if not narrow:
+        return "".join(f"{head:^5}" for head in range(heads))
+    return "".join(f"{head:<8}" for head in range(0, heads, 4))
+
+
+def _cell(x: float, top: float, narrow: bool) -> str:
+    if narrow:
+        return f"{min(99, round(100 * x / top)):>2}"
+    return f"{x:^5.2f}" if x < 10 else f"{x:^5.1f}" if x < 1000 else f"{x:^5.0f}"
+
+
+def _style(share: float) -> str:
+    if share < _FAINT:
+        return ""
+    x = min(share, 1.0) * (len(_STOPS) - 1)
+    k = min(int(x), len(_STOPS) - 2)
+    red, green, blue = (
+        round(a + (b - a) * (x - k)) for a, b in zip(_STOPS[k], _STOPS[k + 1], strict=True)
+    )
+    ink = "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else "white"
+    return f"{ink} on rgb({red},{green},{blue})"
+
+
+def _kinds(profile: Profile) -> Table:
+    table = Table.grid(padding=(0, 2))
+    for m in profile.kinds():
+        heads = Text()
+        for name, number in profile.strongest(m):
+            clear = number >= m.least
+            heads.append(f"{name} ", "bold" if clear else "dim")
+            heads.append(f"{number:.2f}   ", "" if clear else "dim")
+        table.add_row(Text(m.kind), heads, Text(m.meaning, style="dim"))
+    return table
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
