@@ -99,20 +99,33 @@ void test_shape(const Shape& shape, const TypedKernels& k, const char* set) {
   check_rows(chunks, set);
 }
 
-// A NaN in a hidden key or value must not show, in either kernel.
+// A NaN in a key and value that only the last query sees shows there and nowhere else, in either kernel.
 template <class T>
 void test_hidden_nan(const TypedKernels& k, const char* set) {
   for (const Index query_len : {5, 40}) {
     const Shape shape{2, 1, query_len, 300, 19, 21, 0, 200};
     Problem<T> p(shape);
-    const T nan = T(NAN);
-    for (Index j = query_len + 200; j < 300; ++j)
-      for (Index d = 0; d < 19; ++d) p.key.set(0, j, d, nan), p.value.set(0, j, d, nan);
+    const Index last = query_len + 199;
+    p.key.set(0, last, 3, T(NAN));
+    p.value.set(0, last, 3, T(NAN));
     query_len < 8 ? run_chunks(p.a, k) : run_blocks(p.a, k, k.block_rows(p.a));
     for (Index h = 0; h < 2; ++h)
       for (Index i = 0; i < query_len; ++i)
-        for (Index d = 0; d < 21; ++d)
-          check(std::isfinite(double(p.output.get(h, i, d))), set, "hidden NaN", shape, NAN, 0);
+        for (Index d = 0; d < 21; ++d) {
+          const double x = double(p.output.get(h, i, d));
+          check(std::isnan(x) == (i == query_len - 1), set, "hidden NaN", shape, x, 0);
+        }
+  }
+}
+
+// Where all scores are equal, the first key has the largest weight, across tiles and chunks.
+template <class T>
+void test_ties(const TypedKernels& k, const char* set) {
+  for (const Index query_len : {3, 20}) {
+    Problem<T> p({1, 1, query_len, 1300, 4, 4});
+    p.a.scale = 0;
+    query_len < 8 ? run_chunks(p.a, k) : run_blocks(p.a, k, k.block_rows(p.a));
+    for (const Index key : p.counts[kArgmax]) check(key == 0, set, "key of a tie", p.shape, double(key), 0);
   }
 }
 
@@ -135,6 +148,7 @@ template <class T>
 void test_all(const TypedKernels& k, const char* set) {
   for (const Shape& shape : kShapes) test_shape<T>(shape, k, set);
   test_hidden_nan<T>(k, set);
+  test_ties<T>(k, set);
 }
 
 }  // namespace
