@@ -193,7 +193,8 @@ def _check_broadcast(name: str, shape: tuple[int, ...], sizes: Sizes) -> None:
     if len(padded) == len(want) and all(n in {1, m} for n, m in zip(padded, want, strict=True)):
         return
     hint = ""
-    if len(shape) == len(want) - 1 and shape[:-2] == want[: len(shape) - 2]:
+    fits = all(n in {1, m} for n, m in zip(shape[-2:], want[-2:], strict=True))
+    if fits and 2 < len(shape) == len(want) - 1 and shape[:-2] == want[: len(shape) - 2]:
         right = (*shape[:-2], 1, *shape[-2:])
         hint = (
             f": one {name} for each batch item has shape {shape_text(right)}; "

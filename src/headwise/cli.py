@@ -211,16 +211,17 @@ def _check_outputs(options: argparse.Namespace) -> None:
 def _write(options: argparse.Namespace, profile: Profile, measure: str) -> list[Path]:
     """Write all files that were asked for."""
     from headwise import lens
-    from headwise.lens.page import write_page
-    from headwise.lens.pictures import write_picture
 
     jobs: list[tuple[Path, Callable[[Path], None]]] = []
     if not options.no_page:
-        jobs.append((options.output, lambda path: write_page(profile, path)))
+        jobs.append((options.output, lambda path: lens.write_page(profile, path)))
     for kind in PICTURES:
         if getattr(options, kind):
             jobs.append(
-                (getattr(options, kind), lambda path: write_picture(profile, path, measure=measure))
+                (
+                    getattr(options, kind),
+                    lambda path: lens.write_picture(profile, path, measure=measure),
+                )
             )
     if options.csv:
         jobs.append((options.csv, lambda path: lens.write_csv(profile, path)))
@@ -242,7 +243,8 @@ def _progress(quiet: bool) -> Iterator[Callable[[float, str], None]]:
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=quiet) as bar:
+    hidden = quiet or not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
         task = bar.add_task("looking", total=1.0)
         yield lambda share, text: bar.update(task, completed=share, description=text)
 

@@ -4,6 +4,8 @@
 `write_page`, `write_picture`, `write_csv` and `write_json` show them.
 """
 
+from pathlib import Path
+
 from headwise.lens.export import write_csv, write_json
 from headwise.lens.measures import MEASURES, Measure
 from headwise.lens.profile import HeadMap, Profile, profile
@@ -27,14 +29,41 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """Import what needs Jinja2 or Matplotlib only when it is used."""
-    if name == "write_page":
-        from headwise.lens.page import write_page
+def write_page(profile: Profile, path: str | Path) -> None:
+    """Write a self-contained HTML page; needs Jinja2 (``pip install 'headwise[look]'``).
 
-        return write_page
-    if name == "write_picture":
-        from headwise.lens.pictures import write_picture
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from headwise import lens
+    >>> found = lens.profile(lens.load_sample())
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     lens.write_page(found, os.path.join(folder, "headwise.html"))
+    """
+    from headwise.lens.page import render_page
 
-        return write_picture
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    Path(path).write_text(render_page(profile), encoding="utf-8")
+
+
+def write_picture(profile: Profile, path: str | Path, *, measure: str = "induction") -> None:
+    """Draw the layer × head grid of a measure and the maps of the clearest heads.
+
+    Needs Matplotlib (``pip install 'headwise[look]'``).
+
+    Parameters
+    ----------
+    profile
+        From `profile`.
+    path
+        Ends in ``.png``, ``.svg`` or another ending that Matplotlib knows.
+    measure
+        A name from ``profile.numbers``; the first one where this profile has none of that name.
+
+    Raises
+    ------
+    ValueError
+        Where the ending is unknown.
+    """
+    from headwise.lens.pictures import draw
+
+    draw(profile, path, measure)

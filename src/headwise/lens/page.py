@@ -6,7 +6,6 @@ import base64
 import json
 import zlib
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -19,20 +18,6 @@ from headwise.lens.measures import MEASURES
 from headwise.lens.profile import HeadMap, Profile
 
 _UNITS = {"weight": "weight, 0 to 1", "share": "share, 0 to 1", "value": "in the values' units"}
-
-
-def write_page(profile: Profile, path: str | Path) -> None:
-    """Write the page of a profile to ``path``.
-
-    Examples
-    --------
-    >>> import os, tempfile
-    >>> from headwise import lens
-    >>> found = lens.profile(lens.load_sample())
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     lens.write_page(found, os.path.join(folder, "headwise.html"))
-    """
-    Path(path).write_text(render_page(profile), encoding="utf-8")
 
 
 def render_page(profile: Profile) -> str:

@@ -18,23 +18,8 @@ _SHADES = "Blues"
 _LABELLED_CELLS = 400  # a grid with more cells shows colours only
 
 
-def write_picture(profile: Profile, path: str | Path, *, measure: str = "induction") -> None:
-    """Draw the layer × head grid of a measure and the maps of the clearest heads.
-
-    Parameters
-    ----------
-    profile
-        From `headwise.lens.profile`.
-    path
-        Ends in ``.png``, ``.svg`` or another ending that Matplotlib knows.
-    measure
-        A name from ``profile.numbers``; the first one where this profile has none of that name.
-
-    Raises
-    ------
-    ValueError
-        Where the ending is unknown.
-    """
+def draw(profile: Profile, path: str | Path, measure: str) -> None:
+    """Draw a profile and save it; `headwise.lens.write_picture` documents it."""
     import matplotlib as mpl
 
     name = measure if measure in profile.numbers else next(iter(profile.numbers))

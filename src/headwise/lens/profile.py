@@ -185,7 +185,7 @@ class _Attention:
         if recording.mask is not None:
             mask = recording.mask if recording.mask.shape[-2] == 1 else recording.mask[..., rows, :]
             allowed = ~np.isneginf(mask) if mask.dtype.kind == "f" else mask != 0
-            shown &= allowed.reshape(-1, *allowed.shape[-2:]).any(axis=0)
+            shown &= allowed.any(axis=tuple(range(allowed.ndim - 2)))
         return shown
 
 
