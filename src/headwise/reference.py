@@ -60,7 +60,7 @@ class Reference:
     def entropy(self) -> Array:
         """``-Σ p log p`` in nats: 0 with all weight on one key, log n where n share it evenly."""
         logarithms = np.log(np.where(self.weights > 0, self.weights, 1))
-        return -(self.weights * logarithms).sum(axis=-1)
+        return 0.0 - (self.weights * logarithms).sum(axis=-1)
 
     @property
     def normalized_entropy(self) -> Array:

@@ -25,7 +25,7 @@ def modules() -> Iterator[str]:
         yield module.name
 
 
-@pytest.mark.parametrize("name", modules())
+@pytest.mark.parametrize("name", list(modules()))
 def test_docstring_examples_run(name: str) -> None:
     results = doctest.testmod(importlib.import_module(name), optionflags=FLAGS)
     assert results.failed == 0

@@ -11,6 +11,7 @@ from headwise.lens.page import facts
 from headwise.lens.profile import Profile
 
 _STOPS = ((205, 226, 243), (112, 176, 220), (31, 110, 176), (9, 48, 92))
+_ROOMY = 110  # columns from which on kinds are explained beside their heads
 _FAINT = 0.05  # cells below this share of the scale keep the terminal's own background
 
 
@@ -29,7 +30,7 @@ def print_summary(
     console.print()
     console.print(_grid(profile, MEASURES[measure], console))
     console.print()
-    console.print(_kinds(profile))
+    console.print(_kinds(profile, console.width))
     console.print()
     spent = ", ".join(f"{what} {_duration(s)}" for what, s in seconds.items())
     console.print(f"time: {spent}", style="dim")
@@ -73,15 +74,18 @@ def _style(share: float) -> str:
     return f"{ink} on rgb({red},{green},{blue})"
 
 
-def _kinds(profile: Profile) -> Table:
+def _kinds(profile: Profile, width: int) -> Table:
     table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
     for m in profile.kinds():
         heads = Text()
         for name, number in profile.strongest(m):
             clear = number >= m.least
             heads.append(f"{name} ", "bold" if clear else "dim")
             heads.append(f"{number:.2f}   ", "" if clear else "dim")
-        table.add_row(Text(m.kind), heads, Text(m.meaning, style="dim"))
+        meaning = [Text(m.meaning, style="dim")] if width >= _ROOMY else []
+        table.add_row(Text(m.kind), heads, *meaning)
     return table
 
 
