@@ -11,6 +11,9 @@
 //        head 0 of the group     head 1               ...
 //   rows [0 .. query_len)        [query_len .. 2·query_len)
 //
+// Everything here that has code is inlined into its caller, so that no copy of it, compiled for one instruction set,
+// can be linked into another.
+//
 // Kernels allocate nothing, start no threads and throw nothing: scratch is handed in, and a kernel that is
 // asked to stop returns early. Pointers may be misaligned and strides may have any sign.
 #pragma once
@@ -24,6 +27,9 @@ using Index = std::int64_t;
 
 constexpr Index kUnbounded = INT64_MAX;
 
+// Calls with fewer rows for each key/value head than this go to the kernel for few queries.
+constexpr Index kFewRows = 16;
+
 enum class ElementType : std::uint8_t { float32, float64 };
 
 // An operand seen through strides, all in bytes. `outer` holds one offset for each outer item.
@@ -34,11 +40,13 @@ struct Strided {
   ElementType type = ElementType::float32;
   bool swapped = false;  // the other byte order
 
-  const char* at(Index item, Index h, Index i) const { return data + outer[item] + h * head + i * row; }
+  [[gnu::always_inline]] const char* at(Index item, Index h, Index i) const {
+    return data + outer[item] + h * head + i * row;
+  }
 };
 
-// One number per row, in an array (outer, num_heads, query_len) of the working precision.
-// The order is the order of `kStatisticNames`; `argmax` is an int64 array.
+// One number per row, in an array (outer, num_heads, query_len): int64 where it is a count, else of the working
+// precision.
 enum Statistic : int {
   kLse,
   kMaxScore,
@@ -59,11 +67,34 @@ enum Statistic : int {
   kNumStatistics
 };
 
-// Set to true from any thread to make the kernels return at their next tile.
+struct StatisticFacts {
+  const char* name;
+  bool is_count;
+};
+
+constexpr StatisticFacts kStatistics[kNumStatistics] = {
+    {"lse", false},
+    {"max_score", false},
+    {"entropy", false},
+    {"max_weight", false},
+    {"argmax", true},
+    {"distance", false},
+    {"self_weight", false},
+    {"previous_weight", false},
+    {"next_weight", false},
+    {"first_weight", false},
+    {"output_norm", false},
+    {"visible_count", true},
+    {"visible_distance", true},
+    {"row_maximum", false},
+    {"row_total", false},
+};
+
+// Asked by the kernels at every tile, from any thread; where it says true, they return early.
 struct Stop {
   bool (*asked)(void* context) = nullptr;
   void* context = nullptr;
-  bool operator()() const { return asked && asked(context); }
+  [[gnu::always_inline]] bool operator()() const { return asked && asked(context); }
 };
 
 struct Arguments {
@@ -83,9 +114,9 @@ struct Arguments {
 
   Stop stop;
 
-  Index group() const { return num_heads / num_kv_heads; }
-  Index rows() const { return group() * query_len; }
-  bool observed() const {
+  [[gnu::always_inline]] Index group() const { return num_heads / num_kv_heads; }
+  [[gnu::always_inline]] Index rows() const { return group() * query_len; }
+  [[gnu::always_inline]] bool observed() const {
     for (int s = kMaxScore; s < kNumStatistics; ++s)
       if (statistics[s]) return true;
     return false;
@@ -97,7 +128,7 @@ struct RowRange {
   Index item, kv_head, begin, end;
 };
 
-// A rectangle of exact weights: rows of one head, keys [key_begin, key_end), written to `weights` row by row.
+// A rectangle of exact weights: queries of one head, keys [key_begin, key_end), written to `weights` query by query.
 struct Rectangle {
   Index item, head, query_begin, query_end, key_begin, key_end;
   void* weights;

@@ -37,7 +37,8 @@ struct Block {
   Index strips;
   Scratch scratch;
   Row* rows;
-  T *scores, *key, *value, *correction, *offset;
+  T *scores, *key, *value;
+  T *correction, *offset, *tile_maximum, *where;  // one number for each lane of a strip
   bool observed, careful = false;
 
   Block(const Arguments& arguments, const RowRange& r, char* buffer)
@@ -48,6 +49,8 @@ struct Block {
     value = scratch.take<T>(kTileKeys * copied_stride<T>(a.value_dim));
     correction = scratch.take<T>(kStrip<S>);
     offset = scratch.take<T>(kStrip<S>);
+    tile_maximum = scratch.take<T>(kStrip<S>);
+    where = scratch.take<T>(kStrip<S>);
     observed = a.observed();
   }
 
@@ -77,23 +80,21 @@ template <class S>
 inline void score_visible(const Arguments& a, Index item, const Strip<S>& strip, Keys keys,
                           Tile<typename S::Element> key, typename S::Element* scores) {
   score_strip<S>(key, keys.end - keys.begin, a.head_dim, strip.query, scores);
-  for (Index r = 0; r < strip.count; ++r) apply_visibility(a, item, strip.rows[r], keys, scores + r, kStrip<S>);
+  const Units<typename S::Element> units(a);
+  if (units.score == 1 && all_visible(a, strip.rows, strip.count, keys)) return;
+  for (Index r = 0; r < strip.count; ++r) apply_visibility(a, item, strip.rows[r], keys, units, scores + r, kStrip<S>);
 }
 
 // The observers' update before the weights exist: the key of the largest, and what is visible.
 template <class S>
 inline void observe_scores(Block<S>& b, const Strip<S>& strip, Keys keys, const typename S::Vector* maximum) {
-  using T = typename S::Element;
-  T* where = b.offset;
-  T* tile_maximum = b.correction;
-  find_largest<S, kVectors>(b.scores, keys.end - keys.begin, maximum, where);
-  for (int v = 0; v < kVectors; ++v) S::store(tile_maximum + v * S::width, maximum[v]);
-  const bool dense = b.a.mask.data || b.a.bias.data;
+  find_largest<S, kVectors>(b.scores, keys.end - keys.begin, maximum, b.where);
+  for (int v = 0; v < kVectors; ++v) S::store(b.tile_maximum + v * S::width, maximum[v]);
   const bool counted = b.a.statistics[kVisibleCount] || b.a.statistics[kVisibleDistance];
   for (Index r = 0; r < strip.count; ++r) {
-    if (strip.numbers.at(kMaximum, r) < tile_maximum[r])
-      strip.numbers.count(kLargestKey, r) = keys.begin + Index(where[r]);
-    if (counted) update_visible<T>(strip.numbers, r, strip.rows[r], dense, {b.scores + r, keys, kStrip<S>});
+    if (strip.numbers.at(kMaximum, r) < b.tile_maximum[r])
+      strip.numbers.count(kLargestKey, r) = keys.begin + Index(b.where[r]);
+    if (counted) update_visible(b.a, b.range.item, strip.numbers, r, strip.rows[r], keys);
   }
 }
 
@@ -114,7 +115,7 @@ inline void weigh_strip(Block<S>& b, const Strip<S>& strip, Keys keys) {
     const Index r = v * S::width;
     const auto maximum = S::max(S::load(strip.numbers.row(kMaximum) + r), pass.maximum[v]);
     S::store(b.correction + r, rescale<S>(strip.numbers, r, maximum, pass.exponent, observed));
-    pass.maximum[v] = reference<S>(maximum);
+    pass.maximum[v] = finite_maximum<S>(maximum);
   }
   const auto sums = pass.sum_all();
   for (int v = 0; v < kVectors; ++v) {
@@ -173,9 +174,10 @@ inline void attend_tiles(Block<S>& b, const Strip<S>* strips, Keys within) {
     if (a.stop()) return;
     const Keys tile{larger(begin, within.begin), smaller(begin + kTileKeys, within.end)};
     const Index count = tile.end - tile.begin;
-    const auto key = load_tile(a.key, a.key.at(b.range.item, b.range.kv_head, tile.begin), count, a.head_dim, b.key);
+    const auto key =
+        load_tile(a.key, a.key.at(b.range.item, b.range.kv_head, tile.begin), count, a.head_dim, true, b.key);
     const auto value =
-        load_tile(a.value, a.value.at(b.range.item, b.range.kv_head, tile.begin), count, a.value_dim, b.value);
+        load_tile(a.value, a.value.at(b.range.item, b.range.kv_head, tile.begin), count, a.value_dim, true, b.value);
     for (Index s = 0; s < b.strips; ++s) {
       const Keys keys = visible_keys(strips[s].rows, strips[s].count, tile);
       if (keys.empty()) continue;

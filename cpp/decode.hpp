@@ -81,14 +81,14 @@ inline typename S::Element weigh_row(const Chunk<S>& c, Numbers<typename S::Elem
   if constexpr (observed) {
     if (n.at(kMaximum, r) < maximum) n.count(kLargestKey, r) = first_key_with(scores, keys, maximum);
     if (c.a.statistics[kVisibleCount] || c.a.statistics[kVisibleDistance])
-      update_visible<T>(n, r, row, c.a.mask.data || c.a.bias.data, {scores, keys, 1});
+      update_visible(c.a, c.range.item, n, r, row, keys);
     for (int k = 0; k < S::width; ++k) lane[k] = T(row.position - keys.begin - k);
     pass.distances = {{S::load(lane)}, S::set(T(S::width))};
   }
   maximum = Scalar<T>::max(n.at(kMaximum, r), maximum);
   const Exponent<Scalar<T>> exponent(Units<T>(c.a).exponent);
   const T correction = rescale<Scalar<T>>(n, r, maximum, exponent, observed);
-  pass.maximum[0] = S::set(reference<Scalar<T>>(maximum));
+  pass.maximum[0] = S::set(finite_maximum<Scalar<T>>(maximum));
   const auto sums = pass.sum_all();
   n.at(kTotal, r) += S::sum(sums.total[0]);
   if constexpr (observed) {
@@ -104,12 +104,13 @@ inline void attend_chunk_tile(Chunk<S>& c, const Partial<typename S::Element>& p
   using T = typename S::Element;
   const Arguments& a = c.a;
   const Index item = c.range.item, count = keys.end - keys.begin;
-  const auto key = load_tile(a.key, a.key.at(item, c.range.kv_head, keys.begin), count, a.head_dim, c.key);
-  const auto value = load_tile(a.value, a.value.at(item, c.range.kv_head, keys.begin), count, a.value_dim, c.value);
+  const auto key = load_tile(a.key, a.key.at(item, c.range.kv_head, keys.begin), count, a.head_dim, false, c.key);
+  const auto value =
+      load_tile(a.value, a.value.at(item, c.range.kv_head, keys.begin), count, a.value_dim, false, c.value);
   for (Index r = 0; r < a.rows(); ++r) {
     T* scores = c.scores + r * kTileKeys;
     score_row<S>(key, count, a.head_dim, c.query + r * a.head_dim, scores);
-    apply_visibility(a, item, c.rows[r], keys, scores, 1);
+    apply_visibility(a, item, c.rows[r], keys, Units<T>(a), scores, 1);
     const T correction = c.observed ? weigh_row<S, true>(c, partial.numbers, r, keys, scores)
                                     : weigh_row<S, false>(c, partial.numbers, r, keys, scores);
     if (c.careful) mark_hidden(a, item, c.rows[r], keys, scores, 1);

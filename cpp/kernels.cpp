@@ -1,9 +1,9 @@
 // Compiled once for each instruction set, with HEADWISE_TABLE and HEADWISE_SIMD set by the build. Everything but the
-// table is in an anonymous namespace, so that no code of one instruction set can be linked into another.
+// table is in an anonymous namespace or always inlined, so that no code of one instruction set can be linked into
+// another.
 #include "kernels.hpp"
 
 #include HEADWISE_SIMD
-#include "decode.hpp"
 #include "weights.hpp"
 
 namespace headwise {
@@ -14,14 +14,15 @@ void exp2_many(const void* x, void* y, Index n) {
   using T = typename S::Element;
   const Exponent<S> exponent(1);
   for (Index k = 0; k < n; k += S::width)
-    S::store(static_cast<T*>(y) + k, exp2<S>(S::load(static_cast<const T*>(x) + k), exponent));
+    S::store(static_cast<T*>(y) + k, exp2<S>(exponent.clip(S::load(static_cast<const T*>(x) + k)), exponent));
 }
 
 template <class S>
 constexpr TypedKernels typed_kernels() {
   using T = typename S::Element;
-  return {block_rows<S>,    block_scratch<S>, attend_block<S>, chunk_keys,           chunk_scratch<S>,
-          partial_bytes<T>, attend_chunk<S>,  merge_chunks<T>, weights_rectangle<S>, exp2_many<S>};
+  return {block_rows<S>,      block_scratch<S>,     attend_block<S>, chunk_keys,
+          chunk_scratch<S>,   partial_bytes<T>,     attend_chunk<S>, merge_chunks<T>,
+          weights_scratch<S>, weights_rectangle<S>, exp2_many<S>};
 }
 
 }  // namespace

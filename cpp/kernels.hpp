@@ -5,9 +5,6 @@
 
 namespace headwise {
 
-// Calls with fewer rows per key/value head than this go to the kernel for few queries.
-constexpr Index kFewRows = 16;
-
 struct TypedKernels {
   // Many queries: rows of one block, scratch for so many rows, and the kernel.
   Index (*block_rows)(const Arguments&);
@@ -19,7 +16,9 @@ struct TypedKernels {
   Index (*partial_bytes)(const Arguments&);
   void (*attend_chunk)(const Arguments&, const RowRange&, Index chunk, char* partial, char* scratch);
   void (*merge_chunks)(const Arguments&, const RowRange&, Index chunks, char* partials);
-  // Exact weights of a rectangle of one head; needs the statistics kRowMaximum and kRowTotal.
+  // Exact weights of a rectangle of at most so many queries of one head, and scratch for it. Needs the statistics
+  // kRowMaximum and kRowTotal.
+  Index (*weights_scratch)(const Arguments&, Index rows);
   void (*weights)(const Arguments&, const Rectangle&, char* scratch);
   // 2^x for n numbers of at most 0, n a multiple of 64: for the tests of its error.
   void (*exp2)(const void* x, void* y, Index n);
@@ -28,7 +27,9 @@ struct TypedKernels {
 struct Kernels {
   const char* name;
   TypedKernels float32, float64;
-  const TypedKernels& of(ElementType type) const { return type == ElementType::float32 ? float32 : float64; }
+  [[gnu::always_inline]] const TypedKernels& of(ElementType type) const {
+    return type == ElementType::float32 ? float32 : float64;
+  }
 };
 
 // Instruction sets built into this library, best first, and whether this machine can run one.

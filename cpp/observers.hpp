@@ -4,7 +4,8 @@
 // keeps one number per row. It has four verbs:
 //
 //   init      before the first tile
-//   update    one tile of p, after the numbers so far were brought to the new maximum
+//   update    one tile, in three places: update_visible and find_largest before the weights exist, `weigh` in
+//             online_softmax.hpp for every weight as it is made, update_single_keys afterwards
 //   merge     two disjoint sets of keys of the same row become one
 //   finalize  the number a caller asked for, from the row's final maximum and total
 //
@@ -65,7 +66,7 @@ inline void init(Numbers<T> n) {
 
 // The maximum that weights are measured from: finite for a row that has seen nothing yet, NaN for one that saw NaN.
 template <class S>
-inline typename S::Vector reference(typename S::Vector maximum) {
+inline typename S::Vector finite_maximum(typename S::Vector maximum) {
   return S::max(S::set(Exp2<typename S::Element>::least), maximum);
 }
 
@@ -76,7 +77,7 @@ template <class S>
 inline typename S::Vector rescale(Numbers<typename S::Element> n, Index r, typename S::Vector maximum,
                                   const Exponent<S>& exponent, bool observed) {
   using V = typename S::Vector;
-  const V fall = S::max(exponent.limit, S::sub(S::load(n.row(kMaximum) + r), reference<S>(maximum)));
+  const V fall = exponent.clip(S::sub(S::load(n.row(kMaximum) + r), finite_maximum<S>(maximum)));
   const V correction = exp2<S>(fall, exponent);
   S::store(n.row(kMaximum) + r, maximum);
   const V scored = S::fma(fall, S::load(n.row(kTotal) + r), S::load(n.row(kScored) + r));
@@ -105,26 +106,26 @@ inline void update_single_keys(Numbers<T> n, Index r, const Row& row, Index firs
   for (Index j = tile.keys.begin; j < last; ++j) n.at(kFirst, r) += tile.at(j);
 }
 
-// Σ |position - j| over a range of keys.
+// Σ |position - j| over a range of keys: at most two runs of consecutive numbers.
 inline Index sum_of_distances(Index position, Keys keys) {
-  const auto below = [](Index n) { return n * (n + 1) / 2; };  // 1 + 2 + ... + n
+  const auto run = [](Index first, Index last) { return (last - first + 1) * (first + last) / 2; };
   if (keys.empty()) return 0;
-  if (position < keys.begin) return below(keys.end - 1 - position) - below(keys.begin - 1 - position);
-  if (position >= keys.end) return below(position - keys.begin) - below(position - keys.end);
-  return below(position - keys.begin) + below(keys.end - 1 - position);
+  if (position < keys.begin) return run(keys.begin - position, keys.end - 1 - position);
+  if (position >= keys.end) return run(position - keys.end + 1, position - keys.begin);
+  return run(0, position - keys.begin) + run(0, keys.end - 1 - position);
 }
 
-// What a row can see: counted, not weighed. Only dense masks and biases make it look at the scores.
+// What a row can see: counted, not weighed, and whatever the scores are.
 template <class T>
-inline void update_visible(Numbers<T> n, Index r, const Row& row, bool dense, RowWeights<T> scores) {
-  const Keys seen{larger(row.first, scores.keys.begin), smaller(row.last, scores.keys.end)};
-  if (!dense) {
-    n.count(kVisible, r) += seen.empty() ? 0 : seen.end - seen.begin;
-    n.count(kVisibleDistances, r) += sum_of_distances(row.position, seen);
+inline void update_visible(const Arguments& a, Index item, Numbers<T> n, Index r, const Row& row, Keys keys) {
+  const Keys range{larger(row.first, keys.begin), smaller(row.last, keys.end)};
+  if (!a.mask.data && !a.bias.data) {
+    n.count(kVisible, r) += range.empty() ? 0 : range.end - range.begin;
+    n.count(kVisibleDistances, r) += sum_of_distances(row.position, range);
     return;
   }
-  for (Index j = seen.begin; j < seen.end; ++j) {
-    if (scores.at(j) == -T(__builtin_inf())) continue;
+  for (Index j = range.begin; j < range.end; ++j) {
+    if (!visible_to_arrays(a, item, row, j)) continue;
     n.count(kVisible, r) += 1;
     n.count(kVisibleDistances, r) += row.position < j ? j - row.position : row.position - j;
   }
@@ -196,10 +197,6 @@ inline Index finalize_count(Numbers<T> n, Index r, Statistic statistic) {
   }
 }
 
-inline bool is_count(int statistic) {
-  return statistic == kArgmax || statistic == kVisibleCount || statistic == kVisibleDistance;
-}
-
 template <class T>
 inline void write_statistics(const Arguments& a, Index item, const Row& row, Numbers<T> n, Index r,
                              double output_norm) {
@@ -207,7 +204,7 @@ inline void write_statistics(const Arguments& a, Index item, const Row& row, Num
   const Index place = (item * a.num_heads + row.head) * a.query_len + row.query;
   for (int s = 0; s < kNumStatistics; ++s) {
     if (!a.statistics[s]) continue;
-    if (is_count(s)) {
+    if (kStatistics[s].is_count) {
       static_cast<Index*>(a.statistics[s])[place] = finalize_count(n, r, Statistic(s));
     } else {
       static_cast<T*>(a.statistics[s])[place] = T(finalize(n, r, Statistic(s), natural, output_norm));

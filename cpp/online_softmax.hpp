@@ -62,7 +62,7 @@ template <class S, int vectors, bool observed>
 inline void weigh(typename S::Element* scores, int v, typename S::Vector maximum, const Exponent<S>& exponent,
                   Distances<S, vectors>& distances, TileSums<S, vectors>& sums) {
   using V = typename S::Vector;
-  const V below = S::max(exponent.limit, S::sub(S::load(scores), maximum));
+  const V below = exponent.clip(S::sub(S::load(scores), maximum));
   const V weight = exp2<S>(below, exponent);
   S::store(scores, weight);
   sums.total[v] = S::add(sums.total[v], weight);

@@ -87,15 +87,17 @@ inline Index copied_stride(Index width) {
 }
 
 template <class T>
-inline bool usable_in_place(const Strided& source, const char* first) {
+inline bool usable_in_place(const Strided& source, const char* first, bool reused) {
   const Index size = sizeof(T);
-  return contiguous_columns<T>(source) && source.row % size == 0 && (source.row % 2048 != 0 || source.row == 0) &&
+  const bool aliased = reused && source.row % 2048 == 0 && source.row != 0;
+  return contiguous_columns<T>(source) && source.row % size == 0 && !aliased &&
          reinterpret_cast<std::uintptr_t>(first) % alignof(T) == 0;
 }
 
 template <class T>
-inline Tile<T> load_tile(const Strided& source, const char* first, Index count, Index width, T* scratch) {
-  if (usable_in_place<T>(source, first)) return {reinterpret_cast<const T*>(first), source.row / Index(sizeof(T))};
+inline Tile<T> load_tile(const Strided& source, const char* first, Index count, Index width, bool reused, T* scratch) {
+  if (usable_in_place<T>(source, first, reused))
+    return {reinterpret_cast<const T*>(first), source.row / Index(sizeof(T))};
   const Index stride = copied_stride<T>(width);
   for (Index j = 0; j < count; ++j) {
     const char* row = first + j * source.row;

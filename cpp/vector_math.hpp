@@ -44,15 +44,17 @@ struct Exponent {
 
   explicit Exponent(double c)
       : factor(S::set(T(c))), rest(S::set(T(c - double(T(c))))), limit(S::set(Exp2<T>::lowest / T(c))) {}
+
+  // Brings a difference of scores into the range that exp2 takes. NaN stays NaN.
+  typename S::Vector clip(typename S::Vector d) const { return S::max(limit, d); }
 };
 
-// 2^(d · (factor + rest)) for d at most 0; the product is not rounded where there is a fused multiply-add.
+// 2^(d · (factor + rest)) for d from the limit to 0; the product is not rounded where there is a fused multiply-add.
 template <class S>
 inline typename S::Vector exp2(typename S::Vector d, const Exponent<S>& exponent) {
   using T = typename S::Element;
   using V = typename S::Vector;
   constexpr int degree = sizeof(Exp2<T>::coefficients) / sizeof(T);
-  d = S::max(exponent.limit, d);
   const V shifted = S::fma(d, exponent.factor, S::set(Exp2<T>::shift));
   const V whole = S::fma(d, exponent.factor, S::sub(S::set(Exp2<T>::shift), shifted));
   const V fraction = S::fma(d, exponent.rest, whole);

@@ -9,25 +9,36 @@
 namespace headwise {
 namespace {
 
-// Scores are kept in the units that cost least and lose nothing. Without a bias they are plain dot products, of the
-// scale's sign, and its size enters with the exponent: the difference of two scores is rounded before it is scaled,
-// and equal dot products stay equal. With a bias they are scaled first, as the contract's order has it.
+// The units of scores: those that cost least and lose nothing.
+//
+//   without a bias   dot products of the scale's sign; the scale's size enters with the exponent, so the difference of
+//                    two scores is taken before it is scaled, and equal dot products stay equal
+//   with a bias      scaled first, as the contract's order has it; by a power of two less where the scale is so large
+//                    that finite scores could overflow
+//
+// natural units = natural · score;   base-2 exponent of a weight = exponent · (score - maximum)
 template <class T>
 struct Units {
-  T query;          // factor of the packed queries: -1, 0 or 1
-  T score;          // factor of a dot product before a bias is added
-  double natural;   // natural units in one unit of score
-  double exponent;  // base-2 units in one unit of score
+  static constexpr bool single = sizeof(T) == 4;
+  static constexpr double small = single ? 1e-30 : 1e-290, large = single ? 1e30 : 1e290;
 
-  explicit Units(const Arguments& a) : query(1), score(1), natural(1) {
+  T query = 1;      // factor of the packed queries: -1, 0 or 1
+  T score = 1;      // factor of a dot product
+  double bias = 1;  // factor of a bias
+  double natural = 1;
+  double exponent;
+
+  explicit Units(const Arguments& a) {
     const double size = a.scale < 0 ? -a.scale : a.scale;
-    if (a.bias.data || (size > 0 && size < 1e-30)) {
-      score = T(a.scale);
+    if (a.bias.data || (size > 0 && size < small)) {
+      while (size / natural > large) natural *= 0x1p60;
+      score = T(a.scale / natural);
+      bias = 1 / natural;
     } else {
       query = T(a.scale > 0) - T(a.scale < 0);
       natural = size > 0 ? size : 1;
     }
-    exponent = natural * 1.4426950408889634074;
+    exponent = smaller(natural, single ? 1e38 : 1e307) * 1.4426950408889634074;
   }
 };
 
@@ -65,6 +76,24 @@ inline Keys visible_keys(const Row* rows, Index count, Keys within) {
   return {larger(seen.begin, within.begin), smaller(seen.end, within.end)};
 }
 
+// Whether the boolean array and the bias, where given, let a row see key j.
+inline bool visible_to_arrays(const Arguments& a, Index item, const Row& row, Index j) {
+  if (a.mask.data && !a.mask.at(item, row.head, row.query)[j * a.mask.column]) return false;
+  bool visible = true;
+  if (a.bias.data)
+    with_reader(a.bias, [&](auto reader) {
+      visible = reader.read(a.bias.at(item, row.head, row.query) + j * a.bias.column) != -__builtin_inf();
+    });
+  return visible;
+}
+
+// Whether every row sees all of `keys` and nothing is added to their scores: then there is nothing to apply.
+inline bool all_visible(const Arguments& a, const Row* rows, Index count, Keys keys) {
+  bool all = !a.mask.data && !a.bias.data;
+  for (Index r = 0; r < count; ++r) all &= (rows[r].first <= keys.begin) & (keys.end <= rows[r].last);
+  return all;
+}
+
 // Calls `hide(j)` for every key in `keys` that the row may not see.
 template <class Hide>
 inline void for_hidden_keys(const Arguments& a, Index item, const Row& row, Keys keys, Hide hide) {
@@ -97,18 +126,19 @@ inline T working_bias(double bias) {
 
 // Scales a row of dot products and adds the bias. A bias of -inf hides its key whatever the score is, NaN included.
 template <class T>
-inline void add_bias(const Arguments& a, Index item, const Row& row, Keys keys, T factor, T* scores, Index step) {
+inline void add_bias(const Arguments& a, Index item, const Row& row, Keys keys, const Units<T>& units, T* scores,
+                     Index step) {
   constexpr T hidden = -T(__builtin_inf());
   if (!a.bias.data) {
-    for (Index j = keys.begin; j < keys.end; ++j) scores[(j - keys.begin) * step] *= factor;
+    for (Index j = keys.begin; j < keys.end; ++j) scores[(j - keys.begin) * step] *= units.score;
     return;
   }
   const char* bias = a.bias.at(item, row.head, row.query);
   with_reader(a.bias, [&](auto reader) {
     for (Index j = keys.begin; j < keys.end; ++j) {
-      const T added = working_bias<T>(reader.read(bias + j * a.bias.column));
+      const T added = working_bias<T>(reader.read(bias + j * a.bias.column) * units.bias);
       T& score = scores[(j - keys.begin) * step];
-      score = added == hidden ? hidden : score * factor + added;
+      score = added == hidden ? hidden : score * units.score + added;
     }
   });
 }
@@ -116,22 +146,17 @@ inline void add_bias(const Arguments& a, Index item, const Row& row, Keys keys, 
 // Dot products of one row become scores: scaled, biased, and -inf where the key is hidden. The score of key j is at
 // scores[(j - keys.begin) · step].
 template <class T>
-inline void apply_visibility(const Arguments& a, Index item, const Row& row, Keys keys, T* scores, Index step) {
-  const T factor = Units<T>(a).score;
-  if (a.bias.data || factor != 1) add_bias(a, item, row, keys, factor, scores, step);
+inline void apply_visibility(const Arguments& a, Index item, const Row& row, Keys keys, const Units<T>& units,
+                             T* scores, Index step) {
+  if (a.bias.data || units.score != 1) add_bias(a, item, row, keys, units, scores, step);
   for_hidden_keys(a, item, row, keys, [&](Index j) { scores[(j - keys.begin) * step] = -T(__builtin_inf()); });
 }
 
 // Marks the weights of hidden keys as such: -1.
 template <class T>
 inline void mark_hidden(const Arguments& a, Index item, const Row& row, Keys keys, T* weights, Index step) {
-  for_hidden_keys(a, item, row, keys, [&](Index j) { weights[(j - keys.begin) * step] = T(-1); });
-  if (!a.bias.data) return;
-  const char* bias = a.bias.at(item, row.head, row.query);
-  with_reader(a.bias, [&](auto reader) {
-    for (Index j = keys.begin; j < keys.end; ++j)
-      if (reader.read(bias + j * a.bias.column) == -__builtin_inf()) weights[(j - keys.begin) * step] = T(-1);
-  });
+  for (Index j = keys.begin; j < keys.end; ++j)
+    if (j < row.first || j >= row.last || !visible_to_arrays(a, item, row, j)) weights[(j - keys.begin) * step] = T(-1);
 }
 
 }  // namespace

@@ -1,67 +1,113 @@
 // The second pass: exact weights of a rectangle, once a row's maximum and total are known. Nothing else is computed.
+//
+// Scores are computed again, in the order of the kernel that found the maximum: with another order of additions the
+// largest score could come out above it.
 #pragma once
 
-#include "blocks.hpp"
+#include "decode.hpp"
 
 namespace headwise {
 namespace {
 
-// weights[i, j] = e^(scores[i, j] - maximum[i]) / total[i] for one strip and one tile of keys.
-template <class S>
-inline void write_weights(Block<S>& b, const Strip<S>& strip, const Rectangle& rectangle, Keys keys) {
-  using T = typename S::Element;
+// The maximum and total of a row, as the first pass left them. A row that saw nothing gets a total of 1.
+template <class T>
+struct Final {
+  T maximum, total;
+
+  Final(const Arguments& a, Index item, const Row& row) {
+    const Index place = (item * a.num_heads + row.head) * a.query_len + row.query;
+    maximum = finite_maximum<Scalar<T>>(static_cast<const T*>(a.statistics[kRowMaximum])[place]);
+    total = static_cast<const T*>(a.statistics[kRowTotal])[place];
+    if (total == 0) total = 1;
+  }
+};
+
+// Where the rectangle keeps the weights of a row from key `begin` on.
+template <class T>
+inline T* place_in(const Rectangle& rectangle, const Row& row, Index begin) {
   const Index width = rectangle.key_end - rectangle.key_begin;
-  T* out = static_cast<T*>(rectangle.weights);
+  return static_cast<T*>(rectangle.weights) + (row.query - rectangle.query_begin) * width +
+         (begin - rectangle.key_begin);
+}
+
+// weights[j] = e^(scores[j] - maximum) / total for `count` vectors
+template <class S>
+inline void normalise(typename S::Element* scores, Index count, Final<typename S::Element> row,
+                      const Exponent<S>& exponent) {
+  for (Index k = 0; k < count * S::width; k += S::width) {
+    const auto below = exponent.clip(S::sub(S::load(scores + k), S::set(row.maximum)));
+    S::store(scores + k, S::div(exp2<S>(below, exponent), S::set(row.total)));
+  }
+}
+
+// One strip and one tile of keys: scores side by side are turned into a row for each query.
+template <class S>
+inline void write_strip_weights(Block<S>& b, const Strip<S>& strip, const Rectangle& rectangle, Keys keys) {
+  using T = typename S::Element;
   const Exponent<S> exponent(Units<T>(b.a).exponent);
-  for (int v = 0; v < kVectors; ++v) {
-    const auto maximum = reference<S>(S::load(strip.numbers.row(kMaximum) + v * S::width));
-    const auto total = S::load(strip.numbers.row(kTotal) + v * S::width);
-    for (Index k = 0; k < keys.end - keys.begin; ++k) {
-      T* place = b.scores + (k * kVectors + v) * S::width;
-      S::store(place, S::div(exp2<S>(S::sub(S::load(place), maximum), exponent), total));
+  T lane[kTileKeys];
+  for (Index r = 0; r < strip.count; ++r) {
+    const Row& row = strip.rows[r];
+    const Index count = keys.end - keys.begin, padded = (count + S::width - 1) / S::width * S::width;
+    for (Index k = 0; k < padded; ++k) lane[k] = k < count ? b.scores[k * kStrip<S> + r] : T(0);
+    normalise<S>(lane, padded / S::width, Final<T>(b.a, rectangle.item, row), exponent);
+    std::memcpy(place_in<T>(rectangle, row, keys.begin), lane, count * sizeof(T));
+  }
+}
+
+template <class S>
+inline void weights_of_strips(const Arguments& a, const Rectangle& rectangle, const RowRange& range, char* buffer) {
+  Block<S> b(a, range, buffer);
+  for (Index r = range.begin; r < range.end; ++r) b.rows[r - range.begin] = describe_row(a, range, r);
+  for (Index s = 0; s < b.strips; ++s) {
+    const auto strip = b.take_strip(s);
+    begin_strip<S>(a, rectangle.item, strip);
+    for (Index begin = rectangle.key_begin; begin < rectangle.key_end && !a.stop(); begin += kTileKeys) {
+      const Keys keys{begin, smaller(begin + kTileKeys, rectangle.key_end)};
+      const auto key =
+          load_tile(a.key, a.key.at(range.item, range.kv_head, begin), keys.end - keys.begin, a.head_dim, true, b.key);
+      score_visible<S>(a, rectangle.item, strip, keys, key, b.scores);
+      write_strip_weights<S>(b, strip, rectangle, keys);
     }
   }
-  for (Index r = 0; r < strip.count; ++r) {
-    T* row = out + (strip.rows[r].query - rectangle.query_begin) * width + (keys.begin - rectangle.key_begin);
-    for (Index k = 0; k < keys.end - keys.begin; ++k) row[k] = b.scores[k * kStrip<S> + r];
-  }
 }
 
-// The final numbers of the strip's rows, as the first pass left them. A row that saw nothing gets a total of 1.
 template <class S>
-inline void recall_numbers(const Arguments& a, Index item, const Strip<S>& strip) {
+inline void weights_of_rows(const Arguments& a, const Rectangle& rectangle, const RowRange& range, char* buffer) {
   using T = typename S::Element;
-  for (Index r = 0; r < kStrip<S>; ++r) strip.numbers.at(kTotal, r) = 1;
-  for (Index r = 0; r < strip.count; ++r) {
-    const Index place = (item * a.num_heads + strip.rows[r].head) * a.query_len + strip.rows[r].query;
-    const T total = static_cast<const T*>(a.statistics[kRowTotal])[place];
-    strip.numbers.at(kMaximum, r) = static_cast<const T*>(a.statistics[kRowMaximum])[place];
-    strip.numbers.at(kTotal, r) = total == 0 ? T(1) : total;
-  }
-}
-
-template <class S>
-inline void write_rectangle_strip(Block<S>& b, const Strip<S>& strip, const Rectangle& rectangle) {
-  const Arguments& a = b.a;
-  begin_strip<S>(a, rectangle.item, strip);
-  recall_numbers<S>(a, rectangle.item, strip);
+  Chunk<S> c(a, range, buffer);
+  const Units<T> units(a);
   for (Index begin = rectangle.key_begin; begin < rectangle.key_end && !a.stop(); begin += kTileKeys) {
     const Keys keys{begin, smaller(begin + kTileKeys, rectangle.key_end)};
-    const auto key =
-        load_tile(a.key, a.key.at(rectangle.item, b.range.kv_head, begin), keys.end - keys.begin, a.head_dim, b.key);
-    score_visible<S>(a, rectangle.item, strip, keys, key, b.scores);
-    write_weights<S>(b, strip, rectangle, keys);
+    const Index count = keys.end - keys.begin, vectors = (count + S::width - 1) / S::width;
+    const auto key = load_tile(a.key, a.key.at(range.item, range.kv_head, begin), count, a.head_dim, false, c.key);
+    for (Index r = range.begin; r < range.end; ++r) {
+      const Row row = describe_row(a, range, r);
+      pack_query<T>(a.query, a.query.at(range.item, row.head, row.query), a.head_dim, units.query, c.query, 1);
+      score_row<S>(key, count, a.head_dim, c.query, c.scores);
+      apply_visibility(a, range.item, row, keys, units, c.scores, 1);
+      for (Index k = count; k < vectors * S::width; ++k) c.scores[k] = 0;
+      normalise<S>(c.scores, vectors, Final<T>(a, range.item, row), Exponent<S>(units.exponent));
+      std::memcpy(place_in<T>(rectangle, row, keys.begin), c.scores, count * sizeof(T));
+    }
   }
 }
 
-// One head's rows [query_begin, query_end), at most block_rows of them.
+// A rectangle of at most block_rows queries.
 template <class S>
 inline void weights_rectangle(const Arguments& a, const Rectangle& rectangle, char* buffer) {
   const Index kv_head = rectangle.head / a.group(), first = rectangle.head % a.group() * a.query_len;
   const RowRange range{rectangle.item, kv_head, first + rectangle.query_begin, first + rectangle.query_end};
-  Block<S> b(a, range, buffer);
-  for (Index r = range.begin; r < range.end; ++r) b.rows[r - range.begin] = describe_row(a, range, r);
-  for (Index s = 0; s < b.strips; ++s) write_rectangle_strip(b, b.take_strip(s), rectangle);
+  if (a.rows() < kFewRows) {
+    weights_of_rows<S>(a, rectangle, range, buffer);
+  } else {
+    weights_of_strips<S>(a, rectangle, range, buffer);
+  }
+}
+
+template <class S>
+inline Index weights_scratch(const Arguments& a, Index rows) {
+  return a.rows() < kFewRows ? chunk_scratch<S>(a) : block_scratch<S>(a, rows);
 }
 
 }  // namespace

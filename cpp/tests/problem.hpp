@@ -112,7 +112,7 @@ struct Problem {
     }
     for (int s = 0; s < kNumStatistics; ++s) {
       const auto size = std::size_t(shape.heads * shape.query_len);
-      const bool count = s == kArgmax || s == kVisibleCount || s == kVisibleDistance;
+      const bool count = kStatistics[s].is_count;
       counts[s].resize(count ? size : 0);
       numbers[s].resize(count ? 0 : size);
       a.statistics[s] = count ? static_cast<void*>(counts[s].data()) : static_cast<void*>(numbers[s].data());

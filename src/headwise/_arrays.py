@@ -67,32 +67,32 @@ def _from_dlpack(name: str, x: Any) -> Array:
             f"{name} is a tensor that requires a gradient, and headwise computes none: "
             f"pass {name}.detach()"
         )
-    device, _ = x.__dlpack_device__()
-    if device != _CPU:
+    if not _in_host_memory(x):
         raise TypeError(
-            f"{name} is an array on another device (DLPack device type {device}), and headwise "
-            f"computes on the CPU: move it first, for example with {name}.cpu()"
+            f"{name} is an array on another device, and headwise computes on the CPU: move it "
+            f"first, for example with {name}.cpu()"
         )
-    if _library(x) == "torch":
-        return _from_torch(name, x)
     try:
-        return np.from_dlpack(x)
-    except (BufferError, RuntimeError) as error:
-        raise TypeError(f"{name} has dtype {x.dtype}, which NumPy cannot read: {error}") from None
-
-
-def _from_torch(name: str, x: Any) -> Array:
-    try:
-        array: Array = x.numpy()
-    except TypeError:
+        return np.asarray(x.numpy()) if is_torch(x) else np.from_dlpack(x)
+    except (BufferError, RuntimeError, TypeError) as error:
         raise TypeError(
-            f"{name} has dtype {x.dtype}, expected {listing(FLOATS)}: pass {name}.float()"
+            f"{name} is a {type(x).__name__} of dtype {x.dtype} that NumPy cannot read ({error}): "
+            f"convert it to dense {listing(FLOATS)} first"
         ) from None
-    return array
 
 
-def _library(x: Any) -> str:
-    return type(x).__module__.partition(".")[0]
+def _in_host_memory(x: Any) -> bool:
+    """Ask for the DLPack device; a tensor without memory has none."""
+    try:
+        return bool(x.__dlpack_device__()[0] == _CPU)
+    except (BufferError, RuntimeError, ValueError):
+        return False
+
+
+def is_torch(x: Any) -> bool:
+    """Tell whether ``x`` is a PyTorch tensor, without importing PyTorch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
 
 
 def to_operand(name: str, x: Any) -> Array:
@@ -111,9 +111,11 @@ def to_operand(name: str, x: Any) -> Array:
         return array
     if kind in "iub":
         return array.astype(np.float64)
-    advice = f": pass {name}.astype(numpy.float32)" if kind == "f" or size == 2 else ""
+    advice = f"{name}.float()" if is_torch(x) else f"{name}.astype(numpy.float32)"
+    convertible = kind == "f" or size == 2
     raise TypeError(
-        f"{name} has dtype {array.dtype}, expected {listing(FLOATS)} (or whole numbers){advice}"
+        f"{name} has dtype {array.dtype}, expected {listing(FLOATS)} (or whole numbers)"
+        + (f": pass {advice}" if convertible else "")
     )
 
 
@@ -121,6 +123,6 @@ def like(x: Any, array: Array) -> Any:
     """Give ``array`` the type of ``x``: the library that an argument came from."""
     if isinstance(x, np.ndarray) or not hasattr(x, "__dlpack__"):
         return array
-    if _library(x) == "torch":
+    if is_torch(x):
         return sys.modules["torch"].from_numpy(array)
     return x.__array_namespace__().asarray(array)

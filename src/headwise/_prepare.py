@@ -11,10 +11,10 @@ import numpy as np
 from headwise._arrays import Array, to_numpy, to_operand
 from headwise._errors import shape_text
 from headwise._threads import check_num_threads, get_num_threads
-from headwise.masks import Band, Lowered, lower
+from headwise.masks import Band, lower
 
 CORNERS = ("upper_left", "lower_right")
-_FAR = 1 << 60  # positions beyond this are as good as infinite
+_FAR = 1 << 40  # no sequence is as long as this
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,8 @@ def prepare(
     _check_same_dtype(q, k, v)
     sizes = _sizes(q, k, v)
     lowered = lower(mask)
-    additive = _sum_biases(lowered.additive, _bias(bias))
-    for name, array in (
-        ("mask", lowered.boolean),
-        ("bias" if bias is not None else "mask", additive),
-    ):
+    boolean, additive, added = lowered.boolean, lowered.additive, _bias(bias)
+    for name, array in (("mask", boolean), ("mask", additive), ("bias", added)):
         if array is not None:
             _check_broadcast(name, array.shape, sizes)
     return Prepared(
@@ -94,8 +91,8 @@ def prepare(
         k,
         v,
         sizes,
-        lowered.boolean,
-        additive,
+        boolean,
+        _sum_biases(additive, added),
         lowered.band,
         resolve_query_offset(query_offset, sizes, positional=lowered.positional),
         check_scale(scale, sizes.head_dim),
@@ -107,8 +104,8 @@ def _check_same_dtype(q: Array, k: Array, v: Array) -> None:
     for name, array in (("key", k), ("value", v)):
         if array.dtype.itemsize != q.dtype.itemsize:
             raise TypeError(
-                f"{name} has dtype {array.dtype} and query {q.dtype}, expected the same: "
-                f"pass {name}.astype(query.dtype)"
+                f"{name} is {array.dtype} and query is {q.dtype}, expected the same: convert one "
+                "of them (lists and whole numbers count as float64)"
             )
 
 
@@ -156,13 +153,20 @@ def _num_heads(q: Array, k: Array, v: Array) -> int | None:
     rank = max(q.ndim, k.ndim, v.ndim)
     if rank == 2:
         return None
-    if rank == 3 and heads == 1:
-        return kv_heads
-    if heads == kv_heads or (kv_heads > 0 and heads % kv_heads == 0):
+    if rank == 3 and 1 in {heads, kv_heads}:
+        return max(heads, kv_heads) if 0 not in {heads, kv_heads} else 0
+    if heads == kv_heads or (rank > 3 and kv_heads > 0 and heads % kv_heads == 0):
         return heads
+    shapes = f"shapes {shape_text(q.shape)} and {shape_text(k.shape)}"
+    if rank == 3:
+        raise ValueError(
+            f"the leading dimensions of query and key must broadcast, got {shapes}: grouped heads "
+            "need 4 dimensions (batch, heads, length, dim); pass query[None], key[None] and "
+            "value[None]"
+        )
     raise ValueError(
         f"num_heads must be a multiple of num_kv_heads (dimension -3), got {heads} and {kv_heads} "
-        f"in shapes {shape_text(q.shape)} and {shape_text(k.shape)}"
+        f"in {shapes}"
     )
 
 
@@ -173,18 +177,21 @@ def _bias(bias: Any) -> Array | None:
     if array.dtype.kind != "f" or array.dtype.itemsize not in {4, 8}:
         advice = "pass it as mask=" if array.dtype.kind in "b" else "convert it first"
         raise TypeError(f"bias has dtype {array.dtype}, expected float32 or float64: {advice}")
-    if array.ndim < 2:
-        raise ValueError(
-            f"bias must have at least 2 dimensions (query_len, kv_len), got shape "
-            f"{shape_text(array.shape)}: for one bias of each key pass bias[None, :]"
-        )
+    if array.ndim < 1:
+        raise ValueError(f"bias must have at least 1 dimension (kv_len), got the number {array}")
     return array
 
 
 def _sum_biases(mask: Array | None, bias: Array | None) -> Array | None:
+    """Add a float mask and a bias; where either is -inf, the key is hidden."""
     if mask is None or bias is None:
         return bias if mask is None else mask
-    return np.add(mask, bias)
+    most = np.finfo(np.float64).max
+    with np.errstate(invalid="ignore", over="ignore"):
+        total = np.add(mask, bias, dtype=np.float64)
+        finite = np.isfinite(mask) & np.isfinite(bias)
+        total = np.where(finite, np.clip(total, -most, most), total)
+    return np.where(np.isneginf(mask) | np.isneginf(bias), -np.inf, total)
 
 
 def _check_broadcast(name: str, shape: tuple[int, ...], sizes: Sizes) -> None:
@@ -192,18 +199,22 @@ def _check_broadcast(name: str, shape: tuple[int, ...], sizes: Sizes) -> None:
     padded = (1,) * (len(want) - len(shape)) + shape
     if len(padded) == len(want) and all(n in {1, m} for n, m in zip(padded, want, strict=True)):
         return
-    hint = ""
-    fits = all(n in {1, m} for n, m in zip(shape[-2:], want[-2:], strict=True))
-    if fits and 2 < len(shape) == len(want) - 1 and shape[:-2] == want[: len(shape) - 2]:
-        right = (*shape[:-2], 1, *shape[-2:])
-        hint = (
-            f": one {name} for each batch item has shape {shape_text(right)}; "
-            f"pass {name}[..., None, :, :]"
-        )
     raise ValueError(
         f"{name} must broadcast to (..., num_heads, query_len, kv_len) = {shape_text(want)}, got "
-        f"shape {shape_text(shape)}{hint}"
+        f"shape {shape_text(shape)}{_shape_hint(name, shape, want)}"
     )
+
+
+def _shape_hint(name: str, shape: tuple[int, ...], want: tuple[int, ...]) -> str:
+    """Say how a mask of each batch item is meant to be passed, where this looks like one."""
+    if len(want) < 4:
+        return ""
+    if shape == (*want[:-3], want[-1]):
+        return f": one {name} of keys for each batch item; pass {name}[..., None, None, :]"
+    if shape == (*want[:-3], *want[-2:]):
+        right = shape_text((*want[:-3], 1, *want[-2:]))
+        return f": one {name} for each batch item has shape {right}; pass {name}[..., None, :, :]"
+    return ""
 
 
 def resolve_query_offset(offset: Any, sizes: Sizes, *, positional: bool) -> int | Array | None:
@@ -224,19 +235,21 @@ def resolve_query_offset(offset: Any, sizes: Sizes, *, positional: bool) -> int 
             )
         return 0 if offset == "upper_left" else sizes.kv_len - sizes.query_len
     array = to_numpy("query_offset", offset)
+    if array.dtype.kind == "O":
+        raise ValueError(f"query_offset must lie within ±2**40, got {offset!r}"[:200])
     if array.dtype.kind not in "iu":
         raise TypeError(
             f'query_offset must be "upper_left", "lower_right" or whole numbers, got '
             f"{type(offset).__name__} of dtype {array.dtype}"
         )
     if array.size and max(abs(int(array.min())), abs(int(array.max()))) > _FAR:
-        raise ValueError(f"query_offset must lie within ±2**60, got {offset!r}")
+        raise ValueError(f"query_offset must lie within ±2**40, got {offset!r}")
     return int(array) if array.ndim == 0 else _offset_per_item(array, sizes)
 
 
 def _offset_per_item(array: Array, sizes: Sizes) -> Array:
     try:
-        return np.ascontiguousarray(np.broadcast_to(array, sizes.outer), dtype=np.int64)
+        return np.array(np.broadcast_to(array, sizes.outer), dtype=np.int64)
     except ValueError:
         raise ValueError(
             f"query_offset must be one number, or one for each batch item of shape "
@@ -259,11 +272,12 @@ def check_scale(scale: Any, head_dim: int) -> float:
     """Return the factor of the scores, 1/√head_dim by default."""
     if scale is None:
         return 1.0 / math.sqrt(head_dim) if head_dim else 1.0
-    if isinstance(scale, bool) or not isinstance(scale, int | float | np.integer | np.floating):
-        raise TypeError(f"scale must be a number or None, got {type(scale).__name__}")
-    if not math.isfinite(scale):
-        raise ValueError(f"scale must be finite, got {scale}")
-    return float(scale)
-
-
-__all__ = ["Lowered", "Prepared", "Sizes", "prepare"]
+    try:
+        number = None if isinstance(scale, bool | str) else float(scale)
+    except (TypeError, ValueError, OverflowError):
+        number = None
+    if number is None:
+        raise TypeError(f"scale must be a number or None, got {scale!r}"[:200])
+    if not math.isfinite(number):
+        raise ValueError(f"scale must be finite, got {number}")
+    return number

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 _chosen: int | None = None
 
 
-def check_num_threads(n: object, name: str = "num_threads") -> int:
+_MOST = 1024  # more threads than any machine here has; asking for more is no error
+
+
+def check_num_threads(n: Any, name: str = "num_threads") -> int:
     """Return ``n`` where it is a thread count; raise where it is not."""
-    if isinstance(n, bool) or not isinstance(n, int):
+    try:
+        count = operator.index(n)
+    except TypeError:
+        count = None
+    if count is None or isinstance(n, bool):
         raise TypeError(f"{name} must be a whole number of at least 1, got {n!r}")
-    if n < 1:
-        raise ValueError(f"{name} must be at least 1, got {n}")
-    return n
+    if count < 1:
+        raise ValueError(f"{name} must be at least 1, got {count}")
+    return min(count, _MOST)
 
 
 def set_num_threads(n: int | None) -> None:

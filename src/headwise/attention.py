@@ -77,6 +77,9 @@ def scaled_dot_product_attention(
 
     Notes
     -----
+    From PyTorch's function of this name: ``attn_mask`` is ``mask``, ``is_causal=True`` is
+    ``mask=headwise.causal()``, and grouped heads need no flag.
+
     Vaswani et al. 2017, "Attention Is All You Need", equation 1; computed with the online softmax
     of Milakov & Gimelshein 2018, as FlashAttention (Dao et al. 2022) does.
 
@@ -101,18 +104,16 @@ def scaled_dot_product_attention(
     )
     if out is None:
         output = np.empty(prepared.sizes.output, prepared.dtype)
-        run(prepared, output, [])
+        run(prepared, output, {})
         return like(query, output)  # type: ignore[no-any-return]
     _run_into(prepared, _check_out(out, prepared))
     return out  # type: ignore[no-any-return]
 
 
-def run(
-    prepared: Prepared, output: Array, statistics: list[tuple[int, Array]], first: int = 1
-) -> None:
-    """Run the kernel: writes the output and the row statistics asked for."""
+def kernel_arguments(prepared: Prepared, output: Array, statistics: dict[str, Array]) -> list[Any]:
+    """Return what every kernel call begins with."""
     offset = prepared.query_offset
-    _binding.attend(
+    return [
         prepared.query,
         prepared.key,
         prepared.value,
@@ -123,14 +124,21 @@ def run(
         prepared.band.left,
         prepared.band.right,
         0 if offset is None else offset,
-        statistics,
-        first,
-        prepared.num_threads,
-        _binding.instruction_set(),
-    )
+        [(_binding.STATISTICS[name], array) for name, array in statistics.items()],
+    ]
+
+
+def run(
+    prepared: Prepared, output: Array, statistics: dict[str, Array], first_keys: int = 1
+) -> None:
+    """Run the kernel: writes the output and the row statistics asked for."""
+    arguments = kernel_arguments(prepared, output, statistics)
+    _binding.attend(*arguments, first_keys, prepared.num_threads, _binding.instruction_set())
 
 
 def _check_out(out: Any, prepared: Prepared) -> Array:
+    if not hasattr(out, "__dlpack__"):
+        raise TypeError(f"out must be an array to write to, got {type(out).__name__}")
     array = to_numpy("out", out)
     if array.shape != prepared.sizes.output:
         raise ValueError(
@@ -139,12 +147,20 @@ def _check_out(out: Any, prepared: Prepared) -> Array:
         )
     if array.dtype != prepared.dtype:
         raise ValueError(f"out must have the query's dtype {prepared.dtype}, got {array.dtype}")
-    repeats = any(
-        n > 1 and stride == 0 for n, stride in zip(array.shape, array.strides, strict=True)
-    )
-    if not array.flags.writeable or repeats:
-        raise ValueError("out must be writable and hold every element once, got a read-only view")
+    if not array.flags.writeable or _overlaps_itself(array):
+        raise ValueError("out must be writable and hold every element once, got a view that is not")
     return array
+
+
+def _overlaps_itself(array: Array) -> bool:
+    """Tell whether two elements may share memory: each stride must span all that lies within."""
+    extent = array.itemsize
+    steps = [(abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n > 1]
+    for stride, n in sorted(steps):
+        if stride < extent:
+            return array.size > 0
+        extent += stride * (n - 1)
+    return False
 
 
 def _run_into(prepared: Prepared, out: Array) -> None:
@@ -152,7 +168,7 @@ def _run_into(prepared: Prepared, out: Array) -> None:
     operands = (prepared.query, prepared.key, prepared.value, prepared.boolean, prepared.bias)
     if any(a is not None and np.may_share_memory(a, out) for a in operands):
         fresh = np.empty(out.shape, out.dtype)
-        run(prepared, fresh, [])
+        run(prepared, fresh, {})
         out[...] = fresh
     else:
-        run(prepared, out, [])
+        run(prepared, out, {})

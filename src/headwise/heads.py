@@ -163,10 +163,15 @@ def multi_head_attention_per_head(
     (2, 8, 10, 64)
     """
     kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-    return scaled_dot_product_attention(
+    q, k, v = (
         split_heads(query, num_heads),
         split_heads(key, kv_heads),
         split_heads(value, kv_heads),
+    )
+    return scaled_dot_product_attention(
+        q,
+        k,
+        v,
         mask,
         query_offset=query_offset,
         scale=scale,

@@ -51,13 +51,15 @@ class Mask:
     def visible(self, i: int, j: int, query_offset: int = 0) -> bool:
         """Tell whether query ``i`` may attend to key ``j``, for people.
 
+        With a boolean array that has further dimensions: whether it may in all of them.
+
         Examples
         --------
         >>> import headwise
         >>> headwise.causal().visible(3, 2), headwise.causal().visible(3, 4)
         (True, False)
         """
-        return bool(self.to_array(i + 1, j + 1, query_offset)[..., i, j].all())
+        raise NotImplementedError
 
     def to_array(self, query_len: int, kv_len: int, query_offset: Any = 0) -> NDArray[np.bool_]:
         """Return the mask as a boolean array ``(..., query_len, kv_len)``, for debugging.
@@ -77,10 +79,17 @@ class Mask:
     __rand__ = __and__
     __array_ufunc__ = None  # array & mask comes here, too
 
+    def __bool__(self) -> bool:
+        raise TypeError("a mask is neither true nor false: combine masks with &, not with and")
+
 
 @dataclass(frozen=True)
 class Causal(Mask):
     """Key ``j`` is visible to query ``i`` where ``j <= i + query_offset``."""
+
+    def visible(self, i: int, j: int, query_offset: int = 0) -> bool:
+        """Tell whether the key is not after the query's position."""
+        return j <= i + query_offset
 
     def to_array(self, query_len: int, kv_len: int, query_offset: Any = 0) -> NDArray[np.bool_]:
         """Return the lower triangle, ``query_offset`` to the right."""
@@ -96,10 +105,18 @@ class Dense(Mask):
 
     array: Any
 
+    def visible(self, i: int, j: int, query_offset: int = 0) -> bool:
+        """Tell whether the array says so, in all of its further dimensions."""
+        array = self.to_array(1, 1, query_offset)
+        row, column = (
+            index if n > 1 else 0 for index, n in zip((i, j), array.shape[-2:], strict=True)
+        )
+        return bool(array[..., row, column].all())
+
     def to_array(self, query_len: int, kv_len: int, query_offset: Any = 0) -> NDArray[np.bool_]:
         """Return the array itself, broadcast over queries and keys."""
         del query_offset
-        array = boolean_mask(to_numpy("mask", self.array))
+        array = np.atleast_2d(boolean_mask(to_numpy("mask", self.array)))
         rows = query_len if array.shape[-2] == 1 else array.shape[-2]
         columns = kv_len if array.shape[-1] == 1 else array.shape[-1]
         return np.broadcast_to(array, (*array.shape[:-2], rows, columns))
@@ -114,6 +131,11 @@ class Both(Mask):
 
     one: Mask
     other: Mask
+
+    def visible(self, i: int, j: int, query_offset: int = 0) -> bool:
+        """Tell whether both show the key."""
+        masks = (self.one, self.other)
+        return all(mask.visible(i, j, query_offset) for mask in masks)
 
     def to_array(self, query_len: int, kv_len: int, query_offset: Any = 0) -> NDArray[np.bool_]:
         """Return both masks' arrays, and-ed."""
@@ -167,12 +189,13 @@ def lower(mask: Any) -> Lowered:
         return Lowered()
     if isinstance(mask, Mask):
         return _lower_structured(mask)
-    array = to_numpy("mask", mask)
-    if array.ndim < 2:
-        raise ValueError(
-            f"mask must have at least 2 dimensions (query_len, kv_len), got shape "
-            f"{shape_text(array.shape)}: for one mask of keys pass mask[None, :]"
+    if mask is causal or isinstance(mask, str):
+        raise TypeError(
+            f"mask must be an array or a mask, got {mask!r}: did you mean headwise.causal()?"
         )
+    array = to_numpy("mask", mask)
+    if array.ndim < 1:
+        raise ValueError(f"mask must have at least 1 dimension (kv_len), got the number {array}")
     if array.dtype.kind == "f":
         return Lowered(additive=_additive_mask(array))
     return Lowered(boolean=boolean_mask(array))
@@ -196,9 +219,15 @@ def _lower_structured(mask: Mask) -> Lowered:
 
 
 def _all_of(arrays: list[NDArray[np.bool_]]) -> NDArray[np.bool_] | None:
-    if not arrays:
-        return None
-    return arrays[0] if len(arrays) == 1 else np.logical_and(*arrays)
+    if len(arrays) < 2:
+        return arrays[0] if arrays else None
+    try:
+        return np.logical_and(*arrays)
+    except ValueError:
+        raise ValueError(
+            "boolean masks combined with & must broadcast, got shapes "
+            f"{shape_text(arrays[0].shape)} and {shape_text(arrays[1].shape)}"
+        ) from None
 
 
 def boolean_mask(array: NDArray[Any]) -> NDArray[np.bool_]:
@@ -210,13 +239,20 @@ def boolean_mask(array: NDArray[Any]) -> NDArray[np.bool_]:
             f"mask must be boolean, of whole numbers 0 and 1, or floating point (added to the "
             f"scores), got dtype {array.dtype}"
         )
-    if array.size and (array.min() < 0 or array.max() > 1):
-        wrong = array[(array != 0) & (array != 1)].flat[0]
+    distinct = without_repeats(array)
+    if distinct.size and (distinct.min() < 0 or distinct.max() > 1):
+        wrong = distinct[(distinct != 0) & (distinct != 1)].flat[0]
         raise ValueError(
             f"a mask of whole numbers may hold 0 (masked) and 1 (may attend) only, got {wrong}: "
             "pass a boolean array, or a float array to add to the scores"
         )
-    return array.astype(np.bool_)
+    return np.broadcast_to(distinct.astype(np.bool_), array.shape)
+
+
+def without_repeats(array: NDArray[Any]) -> NDArray[Any]:
+    """Cut axes that broadcasting made (stride 0) back to one element."""
+    cut = (slice(0, 1) if stride == 0 else slice(None) for stride in array.strides)
+    return array[tuple(cut)]
 
 
 def _additive_mask(array: NDArray[Any]) -> NDArray[Any]:
@@ -233,10 +269,13 @@ def _additive_mask(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def only_zeros_and_ones(array: NDArray[Any]) -> bool:
-    """Tell whether ``array`` holds 0.0 and 1.0, both, and nothing else; mostly at the first row."""
+    """Tell whether ``array`` holds 0.0 and 1.0, both, and nothing else; mostly at first sight."""
     zeros = ones = False
-    for row in array.reshape(-1, array.shape[-1]) if array.size else ():
-        is_zero, is_one = row == 0, row == 1
+    runs: Any = np.nditer(
+        without_repeats(array), ("external_loop", "buffered", "zerosize_ok"), buffersize=1 << 14
+    )
+    for run in runs:
+        is_zero, is_one = run == 0, run == 1
         if not (is_zero | is_one).all():
             return False
         zeros, ones = zeros or bool(is_zero.any()), ones or bool(is_one.any())

@@ -13,6 +13,7 @@ from headwise._errors import shape_text
 from headwise._prepare import Prepared, prepare, raise_missing_offset
 from headwise._rectangles import KEPT, Rectangles
 from headwise.attention import run
+from headwise.reference import ratio
 from headwise.statistics import STATISTICS, Statistic, resolve
 
 
@@ -30,7 +31,8 @@ class Observation:
         ``(..., num_heads)``: how many queries see no key. They count in no mean.
 
     Each statistic asked for is an attribute of the same shape as `lse`, under its name in
-    `headwise.statistics`. `weights` gives any rectangle of the exact weights.
+    `headwise.statistics`. `weights` gives any rectangle of the exact weights; it computes them when
+    it is called, from the query and key that were given, so leave those unchanged until then.
     """
 
     def __init__(
@@ -47,16 +49,13 @@ class Observation:
         self._chosen = {statistic.name: statistic for statistic in chosen}
         self.output = like(query, output)
         self.lse = like(query, rows["lse"])
+        empty = np.count_nonzero(np.isneginf(rows["lse"]), axis=-1)
+        self.empty_rows = like(query, np.asarray(empty))
 
     @property
     def statistics(self) -> tuple[str, ...]:
         """Names of the statistics that were asked for."""
         return tuple(self._chosen)
-
-    @property
-    def empty_rows(self) -> Array:
-        """How many queries of each head see no key, ``(..., num_heads)``."""
-        return np.asarray(np.count_nonzero(np.isneginf(self._rows["lse"]), axis=-1))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self._chosen:
@@ -178,12 +177,7 @@ def observe(
     output = np.empty(prepared.sizes.output, prepared.dtype)
     rows = {name: _row_array(name, prepared) for name in wanted}
     first = max(statistic.first_keys or 1 for statistic in chosen) if chosen else 1
-    run(
-        prepared,
-        output,
-        [(_binding.STATISTICS[name], array) for name, array in rows.items()],
-        first,
-    )
+    run(prepared, output, rows, max(1, min(first, prepared.sizes.kv_len)))
     return Observation(query, prepared, output, rows, chosen)
 
 
@@ -206,14 +200,9 @@ def _row_array(name: str, prepared: Prepared) -> Array:
 def derive(name: str, rows: dict[str, Array]) -> Array:
     """Return a statistic from the kernel's numbers of each row."""
     if name == "normalized_entropy":
-        return _ratio(rows["entropy"], np.log(np.maximum(rows["visible_count"], 1)))
+        norm = np.log(np.maximum(rows["visible_count"], 1))
+        return np.asarray(ratio(rows["entropy"], norm), rows["entropy"].dtype)
     if name == "normalized_distance":
         mean = rows["visible_distance"] / np.maximum(rows["visible_count"], 1)
-        return _ratio(rows["distance"], mean)
+        return np.asarray(ratio(rows["distance"], mean), rows["distance"].dtype)
     return rows[name]
-
-
-def _ratio(number: Array, norm: Array) -> Array:
-    """Divide, with 0 where there is nothing to compare with: one visible key, or none."""
-    some = norm > 0
-    return np.where(some, number / np.where(some, norm, 1), 0 * number).astype(number.dtype)

@@ -53,8 +53,8 @@ class Reference:
 
     @property
     def max_score(self) -> Array:
-        """The largest score of each row; -inf in a row that sees no key."""
-        return self.scores.max(axis=-1, initial=-INFINITY)
+        """The largest score of each row; -inf in a row that sees no key, NaN in a row of NaN."""
+        return np.where(np.isnan(self.lse), np.nan, self.scores.max(axis=-1, initial=-INFINITY))
 
     @property
     def entropy(self) -> Array:
@@ -74,10 +74,10 @@ class Reference:
 
     @property
     def argmax(self) -> Array:
-        """The first key with the largest weight; -1 in a row that sees no key."""
+        """The first key with the largest weight; -1 in a row that sees no key or is NaN."""
         if not self.weights.shape[-1]:
             return np.full(self.lse.shape, -1)
-        return np.where(self.visible.any(axis=-1), self.scores.argmax(axis=-1), -1)
+        return np.where(np.isfinite(self.lse), self.scores.argmax(axis=-1), -1)
 
     @property
     def distance(self) -> Array:
@@ -153,15 +153,15 @@ def attention(
     key, value = repeat_heads(key, query), repeat_heads(value, query)
     query_len, kv_len = query.shape[-2], key.shape[-2]
     offset = resolve_offset(query_offset, query_len, kv_len)
+    visible = visible_keys(mask, query_len, kv_len, offset)
     with np.errstate(invalid="ignore", over="ignore"):
         scores = score(query, key, scale)
         for additive in (bias, mask if is_additive(mask) else None):
             if additive is not None:
                 scores = scores + np.asarray(additive)
-                scores = np.where(np.isneginf(additive), -INFINITY, scores).astype(dtype)
-        shown = visible_keys(mask, query_len, kv_len, offset)
-        scores = np.where(shown, scores, np.asarray(-INFINITY, dtype))
-        visible = ~np.isneginf(scores)
+                visible = visible & ~np.isneginf(additive)
+        scores = np.where(visible, scores, -INFINITY).astype(dtype)
+        visible = np.broadcast_to(visible, scores.shape)
         weights, lse = softmax(scores)
         output = weighted_sum(weights, value, visible)
     distances = query_positions(query_len, offset) - np.arange(kv_len)

@@ -8,6 +8,8 @@ key have 0 everywhere, ``argmax`` -1 and ``lse`` -inf, and are left out of every
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -95,9 +97,13 @@ def first_weight(k: int = 1) -> Statistic:
     >>> headwise.statistics.first_weight(4).first_keys
     4
     """
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+    try:
+        count = operator.index(k)
+    except TypeError:
+        count = 0
+    if isinstance(k, bool) or count < 1:
         raise ValueError(f"k must be a whole number of at least 1, got {k!r}")
-    return replace(STATISTICS["first_weight"], first_keys=k)
+    return replace(STATISTICS["first_weight"], first_keys=count)
 
 
 def resolve(statistics: Any) -> list[Statistic]:
@@ -112,14 +118,20 @@ def resolve(statistics: Any) -> list[Statistic]:
     """
     if isinstance(statistics, str | Statistic):
         statistics = (statistics,)
+    if not isinstance(statistics, Iterable):
+        raise TypeError(f"statistics must be names, got {type(statistics).__name__}")
     chosen: dict[str, Statistic] = {}
     for entry in statistics:
-        statistic = entry if isinstance(entry, Statistic) else _named(entry)
-        chosen[statistic.name] = statistic
+        statistic = _named(entry)
+        if chosen.setdefault(statistic.name, statistic) != statistic:
+            raise ValueError(f"statistics names {statistic.name} twice, in different forms")
     return list(chosen.values())
 
 
-def _named(name: object) -> Statistic:
+def _named(entry: object) -> Statistic:
+    if isinstance(entry, Statistic) and replace(entry, first_keys=None) in _forms():
+        return entry
+    name = entry.name if isinstance(entry, Statistic) else entry
     if not isinstance(name, str):
         raise TypeError(
             f"statistics must hold names or headwise.statistics objects, got {type(name).__name__}"
@@ -129,3 +141,7 @@ def _named(name: object) -> Statistic:
     if name not in STATISTICS:
         raise ValueError(f"statistics names {name!r}, expected {listing(STATISTICS)}")
     return STATISTICS[name]
+
+
+def _forms() -> list[Statistic]:
+    return [replace(statistic, first_keys=None) for statistic in _TABLE]

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import cache
 
 from headwise._binding import _kernel
 from headwise._errors import listing
 
-attend = _kernel.attend
-weights = _kernel.weights
+attend: Callable[..., None] = _kernel.attend
+weights: Callable[..., None] = _kernel.weights
 exp2 = _kernel.exp2
 instruction_sets = _kernel.instruction_sets
-STATISTICS = {name: number for number, name in enumerate(_kernel.statistic_names())}
-COUNTS = frozenset({"argmax", "visible_count", "visible_distance"})
+STATISTICS = {name: number for number, (name, _) in enumerate(_kernel.statistics())}
+COUNTS = frozenset(name for name, is_count in _kernel.statistics() if is_count)
 FEW_ROWS: int = _kernel.FEW_ROWS
 
 VARIABLE = "HEADWISE_INSTRUCTION_SET"

@@ -1,4 +1,3 @@
-from collections.abc import Sequence
 from typing import Any
 
 from numpy.typing import NDArray
@@ -34,12 +33,12 @@ def weights(
     right: int,
     query_offset: int | NDArray[Any],
     statistics: list[tuple[int, NDArray[Any]]],
-    rectangle: Sequence[int],
+    rectangles: NDArray[Any],
     weights: NDArray[Any],
     num_threads: int,
     instruction_set: str,
     /,
 ) -> None: ...
 def instruction_sets() -> list[str]: ...
-def statistic_names() -> list[str]: ...
+def statistics() -> list[tuple[str, bool]]: ...
 def exp2(x: NDArray[Any], y: NDArray[Any], instruction_set: str, /) -> None: ...

@@ -15,12 +15,6 @@ namespace nb = nanobind;
 namespace headwise {
 namespace {
 
-const char* const kStatisticNames[] = {
-    "lse",         "max_score",     "entropy",          "max_weight",  "argmax",
-    "distance",    "self_weight",   "previous_weight",  "next_weight", "first_weight",
-    "output_norm", "visible_count", "visible_distance", "row_maximum", "row_total"};
-static_assert(sizeof kStatisticNames / sizeof *kStatisticNames == kNumStatistics);
-
 void require(bool condition, const char* what) {
   if (!condition) throw std::invalid_argument(std::string("headwise: inconsistent arrays: ") + what);
 }
@@ -34,14 +28,20 @@ const Kernels& kernels_named(const std::string& name) {
 }
 
 // All that a kernel call needs, kept alive.
-struct Call {
+struct Parsed {
   Operand query, key, value, mask, bias, output;
   std::vector<Index> offsets;
   std::vector<std::unique_ptr<Buffer>> held;
   Arguments a;
 
-  Call(nb::handle q, nb::handle k, nb::handle v, nb::handle m, nb::handle b, nb::handle out, bool writable)
-      : query(q), key(k), value(v), mask(m), bias(b), output(out, writable) {
+  Parsed(nb::handle q, nb::handle k, nb::handle v, nb::handle out, nb::handle m, nb::handle b, double scale, Index left,
+         Index right, nb::handle query_offset, nb::list statistics, Role output_role)
+      : query(q, Role::input),
+        key(k, Role::input),
+        value(v, Role::input),
+        mask(m, Role::mask),
+        bias(b, Role::input),
+        output(out, output_role) {
     const Buffer& whole = output.buffer;
     require(whole.ndim() >= 2 && query.buffer.ndim() >= 2 && key.buffer.ndim() >= 2 && value.buffer.ndim() >= 2,
             "rank");
@@ -59,7 +59,10 @@ struct Call {
     a.kv_len = key.buffer.size(1);
     a.head_dim = query.buffer.size(0);
     a.value_dim = whole.size(0);
+    a.scale = scale;
     check();
+    set_positions(left, right, query_offset);
+    set_statistics(statistics);
   }
 
   void check() const {
@@ -105,56 +108,65 @@ struct Call {
       const int number = nb::cast<int>(pair[0]);
       held.push_back(std::make_unique<Buffer>(pair[1], PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE));
       require(number >= 0 && number < kNumStatistics, "statistic");
-      const bool whole = number == kArgmax || number == kVisibleCount || number == kVisibleDistance;
-      const Index size = whole || a.query.type == ElementType::float64 ? 8 : 4;
+      const Index size = kStatistics[number].is_count || a.query.type == ElementType::float64 ? 8 : 4;
       require(held.back()->bytes() == a.outer_size * a.num_heads * a.query_len * size, "size of a statistic");
       a.statistics[number] = held.back()->data();
     }
   }
 };
 
-void py_attend(nb::handle query, nb::handle key, nb::handle value, nb::handle output, nb::handle mask, nb::handle bias,
-               double scale, Index left, Index right, nb::handle query_offset, nb::list statistics, Index first_keys,
-               int num_threads, const std::string& instruction_set) {
-  Call call(query, key, value, mask, bias, output, true);
-  call.a.scale = scale;
-  call.a.first_keys = first_keys;
-  call.set_positions(left, right, query_offset);
-  call.set_statistics(statistics);
+// Runs `work(kernels, precision)` without the interpreter's lock.
+template <class Work>
+void run_unlocked(const std::string& instruction_set, const Parsed& parsed, Work work) {
   const Kernels& kernels = kernels_named(instruction_set);
   bool finished;
   {
-    nb::gil_scoped_release release;
-    finished = attend(call.a, kernels, call.a.query.type, num_threads);
+    const Unlocked unlocked;
+    finished = work(kernels, parsed.a.query.type);
   }
   if (!finished) throw nb::python_error();
 }
 
+void py_attend(nb::handle query, nb::handle key, nb::handle value, nb::handle output, nb::handle mask, nb::handle bias,
+               double scale, Index left, Index right, nb::handle query_offset, nb::list statistics, Index first_keys,
+               int num_threads, const std::string& instruction_set) {
+  Parsed parsed(query, key, value, output, mask, bias, scale, left, right, query_offset, statistics, Role::output);
+  parsed.a.first_keys = first_keys;
+  run_unlocked(instruction_set, parsed,
+               [&](const Kernels& kernels, ElementType type) { return attend(parsed.a, kernels, type, num_threads); });
+}
+
+// `rectangles`: rows of six int64 (see Rectangle), whose weights lie one after another in `weights_out`.
+std::vector<Rectangle> parse_rectangles(const Arguments& a, nb::handle rectangles, const Buffer& out) {
+  const Buffer buffer(rectangles, PyBUF_C_CONTIGUOUS);
+  const Index size = a.query.type == ElementType::float64 ? 8 : 4;
+  std::vector<Rectangle> parsed(std::size_t(buffer.bytes()) / (6 * sizeof(Index)));
+  Index used = 0;
+  const char* next = buffer.data();
+  for (Rectangle& r : parsed) {
+    Index numbers[6];
+    std::memcpy(numbers, next, sizeof numbers);
+    next += sizeof numbers;
+    r = {numbers[0], numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], out.data() + used};
+    require(0 <= r.item && r.item < a.outer_size && 0 <= r.head && r.head < a.num_heads, "item or head");
+    require(0 <= r.query_begin && r.query_begin <= r.query_end && r.query_end <= a.query_len, "queries");
+    require(0 <= r.key_begin && r.key_begin <= r.key_end && r.key_end <= a.kv_len, "keys");
+    used += (r.query_end - r.query_begin) * (r.key_end - r.key_begin) * size;
+  }
+  require(used == out.bytes(), "size of weights");
+  return parsed;
+}
+
 void py_weights(nb::handle query, nb::handle key, nb::handle value, nb::handle output, nb::handle mask, nb::handle bias,
                 double scale, Index left, Index right, nb::handle query_offset, nb::list statistics,
-                const std::vector<Index>& rectangle, nb::handle weights_out, int num_threads,
-                const std::string& instruction_set) {
-  Call call(query, key, value, mask, bias, output, false);
-  call.a.scale = scale;
-  call.set_positions(left, right, query_offset);
-  call.set_statistics(statistics);
-  require(call.a.statistics[kRowMaximum] && call.a.statistics[kRowTotal], "row statistics");
-  require(rectangle.size() == 6, "rectangle");
-  Rectangle r{rectangle[0], rectangle[1], rectangle[2], rectangle[3], rectangle[4], rectangle[5], nullptr};
-  require(0 <= r.item && r.item < call.a.outer_size && 0 <= r.head && r.head < call.a.num_heads, "item or head");
-  require(0 <= r.query_begin && r.query_begin <= r.query_end && r.query_end <= call.a.query_len, "queries");
-  require(0 <= r.key_begin && r.key_begin <= r.key_end && r.key_end <= call.a.kv_len, "keys");
+                nb::handle rectangles, nb::handle weights_out, int num_threads, const std::string& instruction_set) {
+  Parsed parsed(query, key, value, output, mask, bias, scale, left, right, query_offset, statistics, Role::input);
+  require(parsed.a.statistics[kRowMaximum] && parsed.a.statistics[kRowTotal], "row statistics");
   const Buffer out(weights_out, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE);
-  const Index size = call.a.query.type == ElementType::float64 ? 8 : 4;
-  require(out.bytes() == (r.query_end - r.query_begin) * (r.key_end - r.key_begin) * size, "size of weights");
-  r.weights = out.data();
-  const Kernels& kernels = kernels_named(instruction_set);
-  bool finished;
-  {
-    nb::gil_scoped_release release;
-    finished = weights(call.a, kernels, call.a.query.type, r, num_threads);
-  }
-  if (!finished) throw nb::python_error();
+  const auto parts = parse_rectangles(parsed.a, rectangles, out);
+  run_unlocked(instruction_set, parsed, [&](const Kernels& kernels, ElementType type) {
+    return weights(parsed.a, kernels, type, parts, num_threads);
+  });
 }
 
 std::vector<std::string> py_instruction_sets() {
@@ -175,12 +187,16 @@ void py_exp2(nb::handle x, nb::handle y, const std::string& instruction_set) {
   (single ? kernels.float32 : kernels.float64).exp2(in.data(), out.data(), count);
 }
 
-std::vector<std::string> py_statistic_names() { return {kStatisticNames, kStatisticNames + kNumStatistics}; }
+nb::list py_statistics() {
+  nb::list facts;
+  for (const StatisticFacts& s : kStatistics) facts.append(nb::make_tuple(s.name, s.is_count));
+  return facts;
+}
 
 }  // namespace
 }  // namespace headwise
 
-// Both calls begin with the same ten arguments; mask and bias may be None.
+// Both calls begin with the same arguments; mask and bias may be None.
 template <class Function, class... More>
 void define(nb::module_& m, const char* name, Function function, const char* doc, const More&... more) {
   m.def(name, function, doc, nb::arg("query"), nb::arg("key"), nb::arg("value"), nb::arg("output"),
@@ -189,12 +205,14 @@ void define(nb::module_& m, const char* name, Function function, const char* doc
 }
 
 NB_MODULE(_kernel, m) {
+  const auto threading = nb::module_::import_("threading");
+  headwise::remember_main_thread(nb::cast<unsigned long>(threading.attr("main_thread")().attr("ident")));
   m.doc() = "Attention kernels over buffers; headwise.attention is the public face.";
   define(m, "attend", &headwise::py_attend, "Writes outputs and row statistics.", nb::arg("first_keys"));
-  define(m, "weights", &headwise::py_weights, "Writes the exact weights of a rectangle of one head.",
-         nb::arg("rectangle"), nb::arg("weights"));
+  define(m, "weights", &headwise::py_weights, "Writes the exact weights of rectangles.", nb::arg("rectangles"),
+         nb::arg("weights"));
   m.def("instruction_sets", &headwise::py_instruction_sets, "Instruction sets this machine can run, best first.");
-  m.def("statistic_names", &headwise::py_statistic_names, "Names of the row statistics, in their order.");
+  m.def("statistics", &headwise::py_statistics, "The row statistics in their order: name, and whether it is a count.");
   m.def("exp2", &headwise::py_exp2, "2 to the power x, for the tests of its error.");
   m.attr("FEW_ROWS") = headwise::kFewRows;
 }

@@ -40,10 +40,12 @@ class Buffer {
   bool held_ = false;
 };
 
+enum class Role { input, mask, output };
+
 // An operand and the offsets of its outer items.
 struct Operand {
-  Operand(nanobind::handle object, bool writable = false)
-      : buffer(object, (writable ? PyBUF_WRITABLE : 0) | PyBUF_STRIDES | PyBUF_FORMAT) {}
+  Operand(nanobind::handle object, Role r)
+      : buffer(object, (r == Role::output ? PyBUF_WRITABLE : 0) | PyBUF_STRIDES | PyBUF_FORMAT), role(r) {}
 
   // The operand seen in the outer dimensions of `whole`, the result.
   Strided strided(const Buffer& whole) {
@@ -60,6 +62,7 @@ struct Operand {
   }
 
   Buffer buffer;
+  Role role;
   std::vector<Index> outer;
 
  private:
@@ -77,18 +80,10 @@ struct Operand {
   void set_type(Strided& s) const {
     std::string format = buffer.format() ? buffer.format() : "B";
     s.swapped = format[0] == (PY_BIG_ENDIAN ? '<' : '>') || (!PY_BIG_ENDIAN && format[0] == '!');
-    switch (format.back()) {
-      case 'f':
-        s.type = ElementType::float32;
-        break;
-      case 'd':
-        s.type = ElementType::float64;
-        break;
-      case '?':
-        break;  // a mask: one byte an element
-      default:
-        throw std::invalid_argument("headwise: no kernel for elements of format " + format);
-    }
+    const char kind = format.back();
+    s.type = kind == 'd' ? ElementType::float64 : ElementType::float32;
+    if (role == Role::mask ? kind != '?' : kind != 'f' && kind != 'd')
+      throw std::invalid_argument("headwise: no kernel for elements of format " + format);
   }
 };
 

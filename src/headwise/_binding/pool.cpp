@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 
-#include <atomic>
 #include <chrono>
 #include <new>
 #include <system_error>
@@ -18,11 +17,24 @@ void forget_pool() { current.store(new (std::nothrow) Pool); }
 constexpr std::align_val_t kLine{64};
 constexpr std::size_t kKept = 16u << 20;  // a larger buffer is given back at once
 
-// The buffer that waits for the thread's next call.
+// Buffers that wait for the thread's next calls, the last one given back on top: nested calls find their own again.
 struct Kept {
-  char* data = nullptr;
-  std::size_t bytes = 0;
-  ~Kept() { ::operator delete(data, kLine); }
+  struct Piece {
+    char* data;
+    std::size_t bytes;
+  };
+  Piece pieces[4];
+  int count = 0;
+
+  Piece pop() { return count ? pieces[--count] : Piece{nullptr, 0}; }
+  bool push(Piece piece) {
+    if (!piece.data || piece.bytes > kKept || count == 4) return false;
+    pieces[count++] = piece;
+    return true;
+  }
+  ~Kept() {
+    while (count) ::operator delete(pop().data, kLine);
+  }
 };
 thread_local Kept kept;
 
@@ -60,8 +72,7 @@ void Pool::serve() {
 }
 
 void Pool::run(int helpers, const std::function<void()>& work, const std::function<void()>& idle) {
-  std::unique_lock owner(busy_, std::try_to_lock);
-  if (helpers <= 0 || !owner.owns_lock()) return work();
+  if (helpers <= 0 || busy_.test_and_set(std::memory_order_acquire)) return work();
   {
     std::lock_guard lock(mutex_);
     start(helpers);
@@ -70,31 +81,31 @@ void Pool::run(int helpers, const std::function<void()>& work, const std::functi
   }
   wake_.notify_all();
   work();
-  std::unique_lock lock(mutex_);
-  wanted_ = 0;
-  while (!done_.wait_for(lock, std::chrono::milliseconds(20), [this] { return active_ == 0; })) {
-    lock.unlock();
-    idle();
-    lock.lock();
+  {
+    std::unique_lock lock(mutex_);
+    wanted_ = 0;
+    while (!done_.wait_for(lock, std::chrono::milliseconds(20), [this] { return active_ == 0; })) {
+      lock.unlock();
+      idle();
+      lock.lock();
+    }
+    work_ = nullptr;
   }
-  work_ = nullptr;
+  busy_.clear(std::memory_order_release);
 }
 
-ThreadScratch::ThreadScratch(std::size_t bytes) : data_(kept.data), bytes_(kept.bytes) {
-  kept = {};
-  if (bytes_ >= bytes) return;
+ThreadScratch::ThreadScratch(std::size_t bytes) {
+  const auto piece = kept.pop();
+  data_ = piece.data;
+  bytes_ = piece.bytes;
+  if (data_ && bytes_ >= bytes) return;
   ::operator delete(data_, kLine);
   data_ = static_cast<char*>(::operator new(bytes, kLine, std::nothrow));
-  bytes_ = data_ ? bytes : 0;
+  bytes_ = bytes;
 }
 
 ThreadScratch::~ThreadScratch() {
-  if (kept.data || bytes_ > kKept) {
-    ::operator delete(data_, kLine);
-  } else {
-    kept.data = data_;
-    kept.bytes = bytes_;
-  }
+  if (!kept.push({data_, bytes_})) ::operator delete(data_, kLine);
 }
 
 }  // namespace headwise

@@ -1,6 +1,7 @@
 // The thread pool: threads that start when first needed, sleep between calls, and survive a fork.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <mutex>
@@ -23,7 +24,7 @@ class Pool {
   void start(int count);
   void serve();
 
-  std::mutex busy_;  // held by the call that owns the helpers
+  std::atomic_flag busy_;  // set while a call owns the helpers; a nested call in its thread finds it set, too
   std::mutex mutex_;
   std::condition_variable wake_, done_;
   const std::function<void()>* work_ = nullptr;

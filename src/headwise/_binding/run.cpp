@@ -1,7 +1,5 @@
 #include "run.hpp"
 
-#include <Python.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -19,11 +17,24 @@ constexpr auto kSignalInterval = std::chrono::milliseconds(50);
 constexpr double kSerialWork = 4e5;              // multiply-adds below which a second thread costs more than it saves
 constexpr std::size_t kPartialBytes = 16 << 20;  // unmerged chunks kept at a time
 
-// The state of one call, shared by its threads.
-class Call {
+unsigned long main_thread = 0;
+
+bool interpreter_ends() {
+#if PY_VERSION_HEX >= 0x030D0000
+  return Py_IsFinalizing();
+#else
+  return _Py_IsFinalizing();
+#endif
+}
+
+// The items of one call, shared by its threads, and the word to stop.
+class Job {
  public:
-  explicit Call(Arguments& a) : caller_(std::this_thread::get_id()), checked_(Clock::now()) {
-    a.stop = {[](void* self) { return static_cast<Call*>(self)->poll(); }, this};
+  explicit Job(Arguments& a)
+      : caller_(std::this_thread::get_id()),
+        handles_signals_(PyThread_get_thread_ident() == main_thread),
+        checked_(Clock::now()) {
+    a.stop = {[](void* self) { return static_cast<Job*>(self)->poll(); }, this};
   }
 
   // Shares `count` items among up to `threads` threads. `each(k, scratch)` must not throw.
@@ -33,13 +44,15 @@ class Call {
     const auto work = [&] {
       const ThreadScratch scratch(scratch_bytes);
       if (!scratch.data()) {
-        out_of_memory_ = stopped_ = true;
+        run_out_of_memory();
         return;
       }
       for (Index k; !stopped_ && (k = next.fetch_add(1)) < count;) each(k, scratch.data());
     };
     Pool::instance().run(int(std::min<Index>(threads, count)) - 1, work, [this] { poll(); });
   }
+
+  void run_out_of_memory() { out_of_memory_ = stopped_ = true; }
 
   // To be asked at the end, in the calling thread.
   bool finished() const {
@@ -54,7 +67,7 @@ class Call {
  private:
   // Lets Python's signal handlers run, in the calling thread and not too often. True: stop.
   bool poll() {
-    if (stopped_ || std::this_thread::get_id() != caller_) return stopped_;
+    if (stopped_ || !handles_signals_ || std::this_thread::get_id() != caller_) return stopped_;
     const auto now = Clock::now();
     if (now - checked_ < kSignalInterval) return false;
     const PyGILState_STATE state = PyGILState_Ensure();
@@ -65,6 +78,7 @@ class Call {
   }
 
   const std::thread::id caller_;
+  const bool handles_signals_;
   Clock::time_point checked_;
   std::atomic<bool> stopped_{false}, out_of_memory_{false};
 };
@@ -75,33 +89,34 @@ double work_of(const Arguments& a) {
 }
 
 // Blocks of rows, the last of each head first: under a causal mask those are the longest.
-void attend_blocks(Call& call, const Arguments& a, const TypedKernels& k, int threads) {
+void attend_blocks(Job& job, const Arguments& a, const TypedKernels& k, int threads) {
   const Index heads = a.outer_size * a.num_kv_heads;
   Index rows = k.block_rows(a);
   const Index least = k.block_rows(a) / 4;
-  while (rows / 2 >= std::max<Index>(least, kFewRows) && heads * ((a.rows() + rows - 1) / rows) < 4 * threads)
+  while (rows / 2 >= std::max<Index>(least, kFewRows) && heads * ((a.rows() + rows - 1) / rows) < Index(4) * threads)
     rows /= 2;
   const Index blocks = (a.rows() + rows - 1) / rows;
-  call.for_each(heads * blocks, threads, k.block_scratch(a, std::min(rows, a.rows())), [&](Index n, char* scratch) {
+  job.for_each(heads * blocks, threads, k.block_scratch(a, std::min(rows, a.rows())), [&](Index n, char* scratch) {
     const Index head = n / blocks, begin = (blocks - 1 - n % blocks) * rows;
     k.attend_block(a, {head / a.num_kv_heads, head % a.num_kv_heads, begin, std::min(begin + rows, a.rows())}, scratch);
   });
 }
 
 // Few queries: all chunks of some key/value heads, then their merge, then the next ones.
-void attend_chunks(Call& call, const Arguments& a, const TypedKernels& k, int threads) {
+void attend_chunks(Job& job, const Arguments& a, const TypedKernels& k, int threads) {
   const Index heads = a.outer_size * a.num_kv_heads;
   const Index chunks = std::max<Index>(1, (a.kv_len + k.chunk_keys(a) - 1) / k.chunk_keys(a));
   const std::size_t each = k.partial_bytes(a) * chunks;
   const Index wave = std::min(heads, std::max<Index>(1, kPartialBytes / each));
   const ThreadScratch partials(each * wave);
+  if (!partials.data()) return job.run_out_of_memory();
   const auto range = [&](Index head) { return RowRange{head / a.num_kv_heads, head % a.num_kv_heads, 0, a.rows()}; };
   for (Index first = 0; first < heads; first += wave) {
     const Index count = std::min(wave, heads - first);
     const auto partial = [&](Index head, Index chunk) {
       return partials.data() + (head * chunks + chunk) * k.partial_bytes(a);
     };
-    call.for_each(count * chunks, threads, k.chunk_scratch(a), [&](Index n, char* scratch) {
+    job.for_each(count * chunks, threads, k.chunk_scratch(a), [&](Index n, char* scratch) {
       k.attend_chunk(a, range(first + n / chunks), n % chunks, partial(n / chunks, n % chunks), scratch);
     });
     if (a.stop()) return;
@@ -112,29 +127,41 @@ void attend_chunks(Call& call, const Arguments& a, const TypedKernels& k, int th
 }  // namespace
 
 bool attend(Arguments& a, const Kernels& kernels, ElementType type, int num_threads) {
-  Call call(a);
+  Job job(a);
   if (a.outer_size * a.num_heads * a.query_len == 0) return true;
   const int threads = work_of(a) < kSerialWork ? 1 : num_threads;
   const TypedKernels& k = kernels.of(type);
-  a.rows() < kFewRows ? attend_chunks(call, a, k, threads) : attend_blocks(call, a, k, threads);
-  return call.finished();
+  a.rows() < kFewRows ? attend_chunks(job, a, k, threads) : attend_blocks(job, a, k, threads);
+  return job.finished();
 }
 
-bool weights(Arguments& a, const Kernels& kernels, ElementType type, const Rectangle& whole, int num_threads) {
-  Call call(a);
+bool weights(Arguments& a, const Kernels& kernels, ElementType type, const std::vector<Rectangle>& rectangles,
+             int num_threads) {
+  Job job(a);
   const TypedKernels& k = kernels.of(type);
-  const Index rows = k.block_rows(a), queries = whole.query_end - whole.query_begin;
-  const Index size = type == ElementType::float32 ? 4 : 8;
-  call.for_each((queries + rows - 1) / rows, num_threads, k.block_scratch(a, std::min(rows, queries)),
-                [&](Index n, char* scratch) {
-                  Rectangle part = whole;
-                  part.query_begin += n * rows;
-                  part.query_end = std::min(part.query_begin + rows, whole.query_end);
-                  part.weights =
-                      static_cast<char*>(whole.weights) + n * rows * (whole.key_end - whole.key_begin) * size;
-                  k.weights(a, part, scratch);
-                });
-  return call.finished();
+  const Index rows = k.block_rows(a), size = type == ElementType::float32 ? 4 : 8;
+  std::vector<Rectangle> parts;
+  for (const Rectangle& whole : rectangles)
+    for (Index begin = whole.query_begin; begin < whole.query_end; begin += rows) {
+      Rectangle part = whole;
+      part.query_begin = begin;
+      part.query_end = std::min(begin + rows, whole.query_end);
+      const Index skipped = (begin - whole.query_begin) * (whole.key_end - whole.key_begin);
+      part.weights = static_cast<char*>(whole.weights) + skipped * size;
+      parts.push_back(part);
+    }
+  if (parts.empty()) return true;
+  const Index count = Index(parts.size());
+  job.for_each(count, num_threads, k.weights_scratch(a, rows),
+               [&](Index n, char* scratch) { k.weights(a, parts[std::size_t(n)], scratch); });
+  return job.finished();
 }
+
+Unlocked::~Unlocked() {
+  while (interpreter_ends()) std::this_thread::sleep_for(std::chrono::hours(1));
+  PyEval_RestoreThread(state_);
+}
+
+void remember_main_thread(unsigned long ident) { main_thread = ident; }
 
 }  // namespace headwise

@@ -1,13 +1,34 @@
 // Work for all threads: which kernel, which items, who stops them.
 #pragma once
 
+#include <Python.h>
+
+#include <vector>
+
 #include "kernels.hpp"
 
 namespace headwise {
 
+// Without the interpreter's lock for as long as this lives. Where the interpreter ended meanwhile, the thread (a daemon
+// that nobody waited for) sleeps for good instead of touching it.
+class Unlocked {
+ public:
+  Unlocked() : state_(PyEval_SaveThread()) {}
+  ~Unlocked();
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
+// To be called once, when the module is loaded: signals are handled in the interpreter's main thread alone.
+void remember_main_thread(unsigned long ident);
+
 // Each returns false where it was interrupted: then a Python exception is set in this thread. To be called without
 // the interpreter's lock; takes it now and then to let signal handlers run.
 bool attend(Arguments& a, const Kernels& kernels, ElementType type, int num_threads);
-bool weights(Arguments& a, const Kernels& kernels, ElementType type, const Rectangle& rectangle, int num_threads);
+bool weights(Arguments& a, const Kernels& kernels, ElementType type, const std::vector<Rectangle>& rectangles,
+             int num_threads);
 
 }  // namespace headwise

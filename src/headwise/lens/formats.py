@@ -55,10 +55,20 @@ def _read_npz(path: Path) -> tuple[dict[str, Array], dict[str, Any]]:
             arrays = {name: file[name] for name in file.files}
     except (zipfile.BadZipFile, ValueError, OSError, EOFError) as error:
         raise FormatError(f"{path} is no readable .npz file: {error}") from None
-    facts: dict[str, Any] = {name: arrays.pop(name).item() for name in _FACTS if name in arrays}
+    facts: dict[str, Any] = {
+        name: _fact(name, arrays.pop(name)) for name in _FACTS if name in arrays
+    }
     if "tokens" in arrays:
         facts["tokens"] = _texts(arrays.pop("tokens"))
     return arrays, facts
+
+
+def _fact(name: str, array: Array) -> Any:
+    if array.size != 1:
+        raise FormatError(
+            f"{name} must be one value, got an array of shape {shape_text(array.shape)}"
+        )
+    return array.item()
 
 
 def _texts(tokens: Array) -> list[str]:

@@ -106,21 +106,22 @@ ROW_STATISTICS = (
 )
 
 
-def row_measures(observation: Observation) -> dict[str, Array]:
+def row_measures(observation: Observation, first_position: int) -> dict[str, Array]:
     """Return the measures that are means of row statistics, each ``(num_heads,)``.
 
-    Those that depend on positions are left out where positions are not known.
+    ``observation`` is of one text, ``(1, num_heads, query_len)``, whose first query stands at
+    ``first_position``. Measures that were not observed are left out.
     """
-    seen = np.isfinite(observation.lse) | np.isnan(observation.lse)
+    seen = ~np.isneginf(observation.lse[0])
     numbers = {
-        measure.name: mean_over(getattr(observation, measure.row_statistic), seen)
+        measure.name: mean_over(getattr(observation, measure.row_statistic)[0], seen)
         for measure in MEASURES.values()
         if measure.row_statistic in observation.statistics
     }
-    later = seen & (np.arange(seen.shape[-1]) > 0)
-    if "previous_weight" in observation.statistics:
-        numbers["previous_token"] = mean_over(observation.previous_weight, later)
-    numbers["first_key"] = mean_over(observation.first_weight, later)
+    later = seen & (np.arange(seen.shape[-1]) + first_position > 0)
+    for name, statistic in (("previous_token", "previous_weight"), ("first_key", "first_weight")):
+        if statistic in observation.statistics:
+            numbers[name] = mean_over(getattr(observation, statistic)[0], later)
     return numbers
 
 

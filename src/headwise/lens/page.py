@@ -15,7 +15,7 @@ from markupsafe import Markup
 import headwise
 from headwise._arrays import Array
 from headwise.lens.measures import MEASURES
-from headwise.lens.profile import HeadMap, Profile
+from headwise.lens.profile import HeadMap, Profile, block_means
 
 _UNITS = {"weight": "weight, 0 to 1", "share": "share, 0 to 1", "value": "in the values' units"}
 
@@ -93,7 +93,7 @@ def _measure(profile: Profile, name: str) -> dict[str, Any]:
         "name": name,
         "formula": m.formula,
         "meaning": m.meaning,
-        "unit": m.unit,
+        "top": profile.top(name),
         "unit_text": _UNITS.get(m.unit, m.unit),
         "values": _rounded(profile.numbers[name]),
     }
@@ -117,16 +117,9 @@ def _map(head_map: HeadMap) -> dict[str, Any]:
     deflated = zlib.compress(packed.tobytes(), 9)
     return {
         "weights": base64.b64encode(deflated).decode("ascii"),
-        "received": _rounded(_pooled(head_map.received, head_map.block)),
-        "entropy": _rounded(_pooled(head_map.entropy, head_map.block)),
+        "received": _rounded(block_means(head_map.received, head_map.block)),
+        "entropy": _rounded(block_means(head_map.entropy, head_map.block)),
     }
-
-
-def _pooled(rows: Array, block: int) -> Array:
-    """Mean over blocks along the last axis."""
-    starts = np.arange(0, rows.shape[-1], block)
-    sizes = np.diff([*starts, rows.shape[-1]])
-    return np.asarray(np.add.reduceat(rows, starts, axis=-1) / sizes)
 
 
 def _rounded(array: Array) -> Any:

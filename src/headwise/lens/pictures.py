@@ -70,7 +70,7 @@ def _clearest(profile: Profile) -> list[tuple[str, str, float]]:
 
 def _draw_grid(axis: Axes, profile: Profile, name: str) -> None:
     m, table = MEASURES[name], profile.numbers[name]
-    top = 1.0 if m.unit in {"weight", "share"} else float(table.max()) or 1.0
+    top = profile.top(name)
     image = axis.imshow(table, cmap=_SHADES, vmin=0, vmax=top, aspect="auto")
     axis.set_title(f"{name}: {m.meaning}", fontsize=9)
     axis.set_xlabel("head")

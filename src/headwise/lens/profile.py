@@ -69,6 +69,11 @@ class Profile:
             for row, head in zip(rows, heads, strict=True)
         ]
 
+    def top(self, name: str) -> float:
+        """Return the top of a measure's colour scale: 1 for shares, else the largest number."""
+        bounded = MEASURES[name].unit in {"weight", "share"}
+        return 1.0 if bounded else float(self.numbers[name].max()) or 1.0
+
     def kinds(self) -> list[Measure]:
         """Return the kinds of head that this recording can show."""
         return [measure for measure in KINDS if measure.name in self.numbers]
@@ -125,7 +130,7 @@ def profile(
         seconds["weights"] += time.perf_counter() - observed
         maps[number] = second_pass.head_map()
         empty += int(seen.empty_rows.sum())
-        rows.append(row_measures(seen) | second_pass.measures())
+        rows.append(row_measures(seen, attention.first_position) | second_pass.measures())
     table = {name: np.stack([row[name] for row in rows]) for name in MEASURES if name in rows[0]}
     return Profile(recording, table, maps, empty, seconds)
 
@@ -155,9 +160,9 @@ class _Attention:
             mask = causal() if mask is None else causal() & mask
         try:
             seen = observe(
-                layer.query,
-                layer.key,
-                layer.value,
+                layer.query[None],
+                layer.key[None],
+                layer.value[None],
                 mask,
                 statistics=self._statistics(),
                 query_offset=self.query_offset,
@@ -174,16 +179,22 @@ class _Attention:
         known = self.query_offset is not None or self.recording.query_len == self.recording.kv_len
         return [s for s in ROW_STATISTICS if known or not STATISTICS[s].positional]
 
+    @property
+    def first_position(self) -> int:
+        """Where the first query stands on the keys' axis."""
+        r = self.recording
+        return int(resolve_offset(self.query_offset, r.query_len, r.kv_len))
+
     def visible(self, rows: slice) -> Array:
         """Return which keys the queries of a block see, ``(rows, kv_len)``, in any head."""
         recording = self.recording
         keys = np.arange(recording.kv_len)
         shown = np.ones((rows.stop - rows.start, recording.kv_len), dtype=bool)
         if recording.causal:
-            offset = resolve_offset(self.query_offset, recording.query_len, recording.kv_len)
-            shown &= keys <= np.arange(rows.start, rows.stop)[:, None] + int(offset)
+            shown &= keys <= np.arange(rows.start, rows.stop)[:, None] + self.first_position
         if recording.mask is not None:
-            mask = recording.mask if recording.mask.shape[-2] == 1 else recording.mask[..., rows, :]
+            mask = np.atleast_2d(recording.mask)
+            mask = mask if mask.shape[-2] == 1 else mask[..., rows, :]
             allowed = ~np.isneginf(mask) if mask.dtype.kind == "f" else mask != 0
             shown &= allowed.any(axis=tuple(range(allowed.ndim - 2)))
         return shown
@@ -195,7 +206,7 @@ class SecondPass:
     def __init__(
         self, seen: Observation, visible: Callable[[slice], Array], copies: Copies | None
     ) -> None:
-        heads, queries = seen.lse.shape
+        heads, queries = seen.lse.shape[1:]
         keys = visible(slice(0, 0)).shape[1]
         self._seen, self._visible, self._copies = seen, visible, copies
         self._block = block = -(-max(queries, keys) // MAP_SIZE)
@@ -207,17 +218,17 @@ class SecondPass:
 
     def run(self, report: Callable[[float], None]) -> None:
         """Walk all blocks, reporting the share that is done."""
-        heads, queries = self._seen.lse.shape
+        heads, queries = self._seen.lse.shape[1:]
         row_bytes = heads * len(self._viewers) * self._seen.lse.itemsize
         for rows in _row_blocks(queries, row_bytes, self._block):
-            self._add(rows, self._seen.weights(queries=rows))
+            self._add(rows, self._seen.weights(queries=rows)[0])
             report(rows.stop / queries)
 
     def _add(self, rows: slice, weights: Array) -> None:
         self._received += weights.sum(axis=1, dtype=np.float64)
         self._viewers += self._visible(rows).sum(axis=0)
         cells = slice(rows.start // self._block, -(-rows.stop // self._block))
-        self._pooled[:, cells] = _pool(weights, self._block)
+        self._pooled[:, cells] = block_means(block_means(weights, self._block, 1), self._block)
         if self._copies:
             self._stripes["induction"][:, rows] = _stripe(weights, self._copies.successors(rows))
             self._stripes["duplicate_token"][:, rows] = _stripe(
@@ -234,7 +245,7 @@ class SecondPass:
     def head_map(self) -> HeadMap:
         """Return the pooled weights and margins."""
         received = self._received / np.maximum(self._viewers, 1)
-        return HeadMap(self._pooled, received, self._seen.entropy, self._block)
+        return HeadMap(self._pooled, received, self._seen.entropy[0], self._block)
 
 
 def _row_blocks(queries: int, row_bytes: int, block: int) -> Iterator[slice]:
@@ -244,15 +255,12 @@ def _row_blocks(queries: int, row_bytes: int, block: int) -> Iterator[slice]:
         yield slice(start, min(start + step, queries))
 
 
-def _pool(weights: Array, block: int) -> Array:
-    """Mean over blocks of queries and keys; the last ones may be smaller."""
-    if block == 1:
-        return weights
-    _, rows, keys = weights.shape
-    row_starts, key_starts = np.arange(0, rows, block), np.arange(0, keys, block)
-    sums = np.add.reduceat(np.add.reduceat(weights, row_starts, axis=1), key_starts, axis=2)
-    sizes = np.outer(np.diff([*row_starts, rows]), np.diff([*key_starts, keys]))
-    return np.asarray(sums / sizes)
+def block_means(array: Array, block: int, axis: int = -1) -> Array:
+    """Return means over blocks along an axis; the last one may be smaller."""
+    starts = np.arange(0, array.shape[axis], block)
+    sizes = np.diff([*starts, array.shape[axis]])
+    sums = np.moveaxis(np.add.reduceat(array, starts, axis=axis), axis, -1)
+    return np.moveaxis(sums / sizes, -1, axis)
 
 
 def _stripe(weights: Array, where: Array) -> Array:

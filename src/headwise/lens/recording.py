@@ -263,9 +263,11 @@ def _tokens(
     """Return the tokens' texts and numbers; texts stand in for missing numbers."""
     length = next(iter(layers.values())).key.shape[1]
     texts, ids = facts.get("tokens"), arrays.get("token_ids")
+    if ids is not None:
+        ids = ids.reshape(-1)  # a batch of one, as tokenizers give it
     for name, given in (("tokens", texts), ("token_ids", ids)):
         if given is not None and len(given) != length:
             raise RecordingError(f"{name} holds {len(given)} tokens, but there are {length} keys")
     if texts is not None and ids is None:
         ids = np.unique(np.asarray(texts, dtype=object).astype(str), return_inverse=True)[1]
-    return texts, None if ids is None else np.asarray(ids).reshape(-1)
+    return texts, ids

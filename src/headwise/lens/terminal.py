@@ -38,7 +38,7 @@ def print_summary(
 
 def _grid(profile: Profile, m: Measure, console: Console) -> RenderableType:
     table = profile.numbers[m.name]
-    top = 1.0 if m.unit in {"weight", "share"} else float(table.max()) or 1.0
+    top = profile.top(m.name)
     narrow = 7 + 5 * table.shape[1] > console.width
     lines = [Text.assemble((m.name, "bold"), f": {m.meaning} ({m.unit})")]
     lines.append(Text(" layer " + _header(table.shape[1], narrow), style="dim"))

@@ -30,10 +30,6 @@ function short(x) {
   const size = Math.abs(x);
   return size >= 100 ? x.toFixed(0) : size >= 10 ? x.toFixed(1) : x.toFixed(size < 0.095 && size > 0 ? 3 : 2);
 }
-function shareOf(m, x) {
-  const top = m.unit === "weight" || m.unit === "share" ? 1 : Math.max(...m.values.flat());
-  return top > 0 ? x / top : 0;
-}
 const headName = (row, head) => `${data.layers[row]}.${head}`;
 const token = (j) => (data.tokens ? data.tokens[j] : `#${j}`);
 const visibleToken = (j) => token(j).replace(/\n/g, "⏎").replace(/\t/g, "⇥").trim() || "␣";
@@ -79,12 +75,11 @@ function paintGrid() {
   const m = measure(state.measure);
   at("meaning").textContent = `${m.meaning[0].toUpperCase()}${m.meaning.slice(1)} (${m.unit_text}).`;
   at("formula").textContent = m.formula;
-  const bounded = m.unit === "weight" || m.unit === "share";
   at("low").textContent = "0";
-  at("high").textContent = bounded ? "1" : `${short(Math.max(...m.values.flat()))} (largest here)`;
+  at("high").textContent = m.top === 1 ? "1" : `${short(m.top)} (largest here)`;
   for (const button of document.querySelectorAll("#grid button")) {
     const row = +button.dataset.row, head = +button.dataset.head, x = m.values[row][head];
-    const rgb = colour(shareOf(m, x));
+    const rgb = colour(x / m.top);
     button.style.background = css(rgb);
     button.style.color = inkOn(rgb);
     button.textContent = short(x);
