@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchmarks import cases, growth, machine, picture, table
 from benchmarks.peers import PEERS
+from benchmarks.quiet import Quiet
 from benchmarks.results import Results, load
 from benchmarks.roofs import Roofs, folder_for_roofs
 from benchmarks.runner import Plan, Runner
@@ -22,6 +23,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("--peers", default="", help=f"of {', '.join(PEERS)}; default: all (growth: first three)")
     add("--rounds", type=int, default=7, help="how often each peer is timed")
     add("--threads", type=int, default=machine.available_cores(), help="default: all cores")
+    add("--patience", type=float, default=120, help="seconds to wait for other programs, in all")
     add("--json", type=Path, help="write the measurements to this file; show reads it")
     add("--picture", type=Path, help="draw the shares of the roof to this PNG or SVG")
     add("--quick", action="store_true", help="a few short cases, three rounds")
@@ -51,7 +53,8 @@ def run(options: argparse.Namespace) -> None:
     rounds = 3 if options.quick else options.rounds
     plan = Plan(peers, rounds, options.threads)
     with folder_for_roofs() as folder:
-        results = measure(plan, grid, Path(folder))
+        roofs = Roofs(options.threads, Path(folder), Quiet(options.patience))
+        results = measure(plan, grid, roofs)
     table.show_summary(results)
     if options.json:
         results.save(options.json)
@@ -59,10 +62,9 @@ def run(options: argparse.Namespace) -> None:
         picture.draw(results, options.picture)
 
 
-def measure(plan: Plan, grid: list[cases.Case], folder: Path) -> Results:
+def measure(plan: Plan, grid: list[cases.Case], roofs: Roofs) -> Results:
     """Run the plan."""
     table.progress("roofs")
-    roofs = Roofs(plan.threads, folder)
     rates = roofs.overview()
     with Runner(plan, roofs, table.progress) as runner:
         about = machine.describe(plan.threads, rates, runner.descriptions())
@@ -79,7 +81,7 @@ def measure(plan: Plan, grid: list[cases.Case], folder: Path) -> Results:
 def grow(options: argparse.Namespace) -> None:
     """Measure time and memory as the sequence grows."""
     peers = chosen_peers(options.peers, tuple(PEERS)[:3])
-    points = growth.measure_growth(peers, options.threads, options.longest)
+    points = growth.measure_growth(peers, options.threads, options.longest, options.patience)
     growth.show_growth(points)
     if options.json:
         growth.save_growth(points, options.json)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass
 
+ROUND_TRIP = 2**28  # bytes between two calls on the same numbers, in bandwidth cases
 ITEM_SIZE = {"float32": 4, "float64": 8, "bfloat16": 2}
 TOLERANCE = {"float32": 1e-4, "float64": 1e-10, "bfloat16": 2e-2}  # of the largest output
 
@@ -62,6 +63,14 @@ class Case:
         """Bytes that must move: keys and values once, queries and outputs once."""
         rows = 2 * self.heads * self.query_len + 2 * self.groups * self.kv_len
         return self.batch * rows * self.dim * ITEM_SIZE[self.dtype]
+
+    @property
+    def copies(self) -> int:
+        """How many sets of the inputs calls walk through: a model has a cache for each layer.
+
+        So many that no processor's caches hold them all, where reading memory is what counts.
+        """
+        return max(1, ROUND_TRIP // self.bytes) if self.roof == "bandwidth" else 1
 
     @property
     def tolerance(self) -> float:

@@ -6,12 +6,14 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from benchmarks import protocol, table
 from benchmarks.cases import Case
 from benchmarks.peers import PEERS
 from benchmarks.processes import Process, WorkerError
+from benchmarks.quiet import Quiet, ended_children_time
 
 SHORTEST, LONGEST = 1024, 65536
 FULL_MATRICES = 3  # float32 matrices of weights that a peer may hold at once
@@ -28,13 +30,16 @@ class Point:
     note: str = ""
 
 
-def measure_growth(peers: tuple[str, ...], threads: int, longest: int) -> list[Point]:
-    """Measure every length in turn, peers side by side."""
-    points = []
+def measure_growth(
+    peers: tuple[str, ...], threads: int, longest: int, patience: float
+) -> list[Point]:
+    """Measure every length in turn, peers side by side; again where other programs disturbed."""
+    points, quiet = [], Quiet(patience)
     for tokens in lengths(longest):
         for peer in peers:
             table.progress(f"growth: {tokens} tokens, {peer}")
-            points.append(measure_point(peer, tokens, threads))
+            measure = partial(measure_point, peer, tokens, threads)
+            points.append(quiet.measure(measure, ended_children_time)[0])
     table.progress("")
     return points
 

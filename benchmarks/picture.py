@@ -17,6 +17,11 @@ COLORS = {
     "numpy": "#b8bcc2",
 }
 BAR = 0.13  # inches
+LABEL: dict[str, Any] = {
+    "va": "center",
+    "fontsize": 7,
+    "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 0.5},
+}
 
 
 def draw(results: Results, path: Path) -> None:
@@ -53,8 +58,9 @@ def _draw_bars(axes: Any, cases: list[CaseResult], peers: list[str]) -> None:
         for i, peer in enumerate(peers):
             share = (result.share(peer) or 0) * 100
             axes.barh(n * step + i, share, height=0.86, color=COLORS[peer])
-            if peer == OURS and share:
-                axes.text(share + 0.8, n * step + i, f"{share:.0f}", va="center", fontsize=7)
+            if peer == OURS and peer in result.outcomes:
+                text = f"{share:.0f}" if share else result.outcomes[peer].status
+                axes.text(share + 0.8, n * step + i, text, **LABEL)
         if result.case.aim:
             low, high = n * step - 0.6, n * step + len(peers) - 0.4
             axes.plot([result.case.aim * 100] * 2, [low, high], color="0.25", lw=0.8, ls=":")
@@ -79,12 +85,12 @@ def _label(axes: Any, cases: list[CaseResult], peers: list[str]) -> None:
 
 def _caption(machine: dict[str, Any]) -> str:
     roofs = machine["roofs"]
-    kept = [f"{k} {v:g}" for k, v in roofs.items() if not k.endswith("1 thread")]
+    kept = [f"{name}: {rate:g}" for name, rate in roofs.items() if not name.endswith("1 thread")]
     peers = [text for text in machine["peers"].values() if ":" not in text]
     return "\n".join(
         [
             f"{machine['processor']}; {machine['threads']} threads; {machine['date']}",
-            f"GFLOP/s, GB/s: {', '.join(kept)}",
+            f"roofs in GFLOP/s and GB/s: {'; '.join(kept)}",
             "; ".join(peers),
         ]
     )

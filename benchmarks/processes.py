@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from benchmarks import protocol
 
@@ -46,6 +46,11 @@ class Process:
             env=clean_environment(threads),
         )
 
+    @property
+    def pid(self) -> int:
+        """The process's number."""
+        return self._process.pid
+
     def ask(self, request: str, argument: object = None) -> Any:
         """Send a request, wait for the reply, let the worker's threads fall asleep.
 
@@ -73,7 +78,7 @@ class Process:
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
         return f"the process ended with {code}" + (f": {lines[-1][:200]}" if lines else "")
 
-    def __enter__(self) -> Process:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

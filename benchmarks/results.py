@@ -23,6 +23,7 @@ class Outcome:
     note: str = ""
     error: float | None = None
     seconds: list[float] = field(default_factory=list)
+    disturbed: int = 0  # rounds in which other programs used the processor, too
 
     @property
     def timed(self) -> bool:
@@ -60,9 +61,10 @@ class CaseResult:
         return median(theirs / b for theirs, b in zip(outcome.seconds, base, strict=False))
 
     def best_peer(self) -> str | None:
-        """The fastest of the others."""
-        times = {p: s for p in self.outcomes if p != OURS and (s := self.seconds(p)) is not None}
-        return min(times, key=times.__getitem__) if times else None
+        """Return the fastest of the others: by its ratio to headwise, or by its time alone."""
+        measure = self.seconds if self.seconds(OURS) is None else self.ratio
+        found = {p: x for p in self.outcomes if p != OURS and (x := measure(p)) is not None}
+        return min(found, key=found.__getitem__) if found else None
 
 
 @dataclass

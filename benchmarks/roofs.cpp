@@ -4,6 +4,8 @@
 //
 // prints the best rate seen: GFLOP/s or GB/s. Vectors are as wide as the compiler's flags allow.
 
+#include <sys/mman.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -11,7 +13,6 @@
 #include <cstring>
 #include <memory>
 #include <string>
-#include <sys/mman.h>
 #include <thread>
 #include <vector>
 
@@ -27,9 +28,7 @@ constexpr int vector_bytes = 16, accumulators = 24;
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 volatile double sink;  // keeps results alive
 
@@ -77,7 +76,8 @@ double best_rate(int threads, double budget, Work work) {
     std::atomic<int> ready{0};
     std::vector<double> done(threads), spent(threads);
     auto body = [&](int t) {
-      for (++ready; ready < threads;) {}
+      for (++ready; ready < threads;) {
+      }
       const auto begin = Clock::now();
       done[t] = work(t);
       spent[t] = seconds_since(begin);

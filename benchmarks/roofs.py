@@ -15,18 +15,20 @@ from pathlib import Path
 
 from benchmarks.cases import Case
 from benchmarks.processes import clean_environment
+from benchmarks.quiet import Quiet, ended_children_time
 
 SOURCE = Path(__file__).with_name("roofs.cpp")
 FLAGS = ("-std=c++20", "-O3", "-march=native", "-ffp-contract=fast", "-pthread")
 GEMM = (sys.executable, "-m", "benchmarks.gemm")
-BURST = {"fma32": 0.03, "fma64": 0.03, "read": 0.1}  # seconds of one measurement between peers
+BURST = {"fma32": 0.1, "fma64": 0.1, "read": 0.15}  # seconds of one measurement between peers
 
 
 class Roofs:
     """Measures roofs with ``threads`` threads, whenever asked."""
 
-    def __init__(self, threads: int, folder: Path) -> None:
+    def __init__(self, threads: int, folder: Path, quiet: Quiet) -> None:
         self.threads = threads
+        self.quiet = quiet
         self.command = compile_roofs(folder / "roofs")
         self._narrow = compile_roofs(folder / "narrow", "-mno-avx512f")
 
@@ -37,7 +39,7 @@ class Roofs:
 
     def rate(self, what: str, threads: int, seconds: float) -> float:
         """Return operations or bytes per second: ``"fma32"``, ``"fma64"`` or ``"read"``."""
-        return measure(self.command, what, threads, seconds)
+        return self._measure(self.command, what, threads, seconds)
 
     def seconds(self, case: Case) -> float:
         """Return how long a case's needed work takes at the roof as it is just now."""
@@ -53,10 +55,16 @@ class Roofs:
             for n in sorted({1, self.threads})
         }
         if self.compiled:
-            narrow = measure(self._narrow, "fma32", self.threads, 0.3)
+            narrow = self._measure(self._narrow, "fma32", self.threads, 0.3)
             rates["fma32 without AVX-512"] = narrow * 1e-9
-        rates["NumPy's sgemm"] = measure(GEMM, "fma32", self.threads, 0.3) * 1e-9
+        rates["NumPy's sgemm"] = self._measure(GEMM, "fma32", self.threads, 0.3) * 1e-9
         return rates
+
+    def _measure(self, command: tuple[str, ...], what: str, threads: int, seconds: float) -> float:
+        rate, _ = self.quiet.measure(
+            lambda: measure(command, what, threads, seconds), ended_children_time
+        )
+        return rate
 
 
 def roof_kind(case: Case) -> str:

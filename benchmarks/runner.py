@@ -6,11 +6,13 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from math import isfinite
+from typing import Self
 
 from benchmarks import protocol
 from benchmarks.cases import Case
 from benchmarks.oracle import Oracle, ask_oracle
 from benchmarks.processes import Process, WorkerError
+from benchmarks.quiet import process_time
 from benchmarks.results import CaseResult, Outcome
 from benchmarks.roofs import Roofs
 
@@ -34,10 +36,11 @@ class Runner:
         self.plan = plan
         self.roofs = roofs
         self.report = report
+        self.quiet = roofs.quiet
         self._processes: dict[str, Process] = {}
         self._stack = ExitStack()
 
-    def __enter__(self) -> Runner:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -73,8 +76,13 @@ class Runner:
 
     def _time(self, peer: str, outcome: Outcome) -> None:
         try:
-            seconds = self._process(peer).ask(protocol.TIME, self.plan.budget)
+            process = self._process(peer)
+            seconds, quiet = self.quiet.measure(
+                lambda: process.ask(protocol.TIME, self.plan.budget),
+                lambda: process_time(process.pid),
+            )
             outcome.seconds.append(seconds)
+            outcome.disturbed += not quiet
         except WorkerError as error:
             outcome.status, outcome.note = error.status, str(error)
             self._forget(peer)

@@ -11,6 +11,7 @@ from benchmarks.cases import Case
 from benchmarks.results import OURS, CaseResult, Outcome, Results
 
 Rows = list[list[str]]
+WIDTH = 120  # columns where the output is no terminal
 
 
 def show_case(result: CaseResult) -> None:
@@ -25,6 +26,7 @@ def _peer_row(result: CaseResult, peer: str, outcome: Outcome) -> list[str]:
     error = "" if outcome.error is None else f"{outcome.error:.1e}"
     note = "" if outcome.status == protocol.OK else outcome.status
     note += f": {outcome.note}" if outcome.note else ""
+    note += f"{outcome.disturbed} rounds disturbed" if outcome.disturbed else ""
     return [peer, duration(result.seconds(peer)), percent(result.share(peer)), ratio, error, note]
 
 
@@ -90,16 +92,18 @@ def show(title: str, headers: list[str], rows: Rows) -> None:
     """Print a table; the columns between the first and the last stand to the right."""
     try:
         rich: Any = importlib.import_module("rich.table")
-        console: Any = importlib.import_module("rich.console").Console()
+        box: Any = importlib.import_module("rich.box").SIMPLE_HEAD
+        console: Any = importlib.import_module("rich.console").Console
     except ImportError:
         print(plain(title, headers, rows))
         return
-    table = rich.Table(title=title, title_justify="left")
+    table = rich.Table(title=title, title_justify="left", box=box)
     for i, header in enumerate(headers):
         table.add_column(header, justify="right" if 0 < i < len(headers) - 1 else "left")
     for row in rows:
         table.add_row(*row)
-    console.print(table)
+    width = None if sys.stdout.isatty() else WIDTH
+    console(markup=False, highlight=False, width=width).print(table)
 
 
 def plain(title: str, headers: list[str], rows: Rows) -> str:

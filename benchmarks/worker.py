@@ -23,17 +23,14 @@ from benchmarks.cases import Case
 from benchmarks.inputs import Array, make_inputs
 from benchmarks.peers import PEERS, NotOfferedError, Peer, Run
 
-EVICTION = 2**27  # bytes read before a bandwidth case, to empty the caches
-
 
 class Worker:
     """Answers the requests of `benchmarks.protocol`."""
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
-        self.run: Run | None = None
-        self.case: Case | None = None
-        self.ballast = np.ones(0)
+        self.runs: list[Run] = []  # one for each copy of the inputs
+        self.calls = 1
         self.answers: dict[str, Callable[[Any], Any]] = {
             protocol.DESCRIBE: self.describe,
             protocol.OPEN: self.open,
@@ -48,25 +45,22 @@ class Worker:
 
     def open(self, case: Case) -> None:
         """Make the inputs of a case, in place of those of the case before."""
-        self.run = None
-        self.case, self.run = case, self.peer.prepare(make_inputs(case))
-        self.ballast = np.ones(EVICTION // 8 if case.roof == "bandwidth" else 0)
+        self.runs.clear()
+        for _ in range(case.copies):
+            self.runs.append(self.peer.prepare(make_inputs(case)))
+        self.calls = case.calls
 
     def rows(self, rows: list[int]) -> Array:
         """Run once; return some rows of the output, all NaN where any number isn't finite."""
-        assert self.run is not None
-        output = np.asarray(self.run())
+        output = np.asarray(self.runs[0]())
         picked = output[:, :, rows].astype(np.float64)
         return picked if np.isfinite(output).all() else np.full_like(picked, np.nan)
 
     def time(self, budget: float) -> float:
         """Run again and again for ``budget`` seconds, at least once; return the best time."""
-        assert self.run is not None
-        assert self.case is not None
         best, started = np.inf, perf_counter()
         while best == np.inf or perf_counter() - started < budget:
-            self.ballast.sum()
-            best = min(best, _time_calls(self.run, self.case.calls))
+            best = min(best, _time_calls(self.runs, self.calls))
         return float(best)
 
     def memory(self, case: Case) -> tuple[float, int]:
@@ -76,24 +70,24 @@ class Worker:
         """
         self.peer.prepare(make_inputs(replace(case, query_len=64, kv_len=64)))()
         self.open(case)
-        assert self.run is not None
         gc.collect()
         before = reset_peak()
         begin = perf_counter()
-        output = self.run()
+        output = self.runs[0]()
         seconds = perf_counter() - begin
         return seconds, max(0, peak_memory() - before - output.nbytes)
 
 
-def _time_calls(run: Run, calls: int) -> float:
+def _time_calls(runs: list[Run], calls: int) -> float:
     """Return seconds of one call; the last output is freed after the clock stops."""
     output: Array = None
     begin = perf_counter()
     for _ in range(calls):
-        output = run()
+        for run in runs:
+            output = run()
     seconds = perf_counter() - begin
     del output
-    return seconds / calls
+    return seconds / (calls * len(runs))
 
 
 def reset_peak() -> int:

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from headwise._arrays import to_numpy
 from headwise._errors import shape_text
 from headwise.attention import scaled_dot_product_attention
 
@@ -47,7 +48,7 @@ def split_heads(x: ArrayT, num_heads: int) -> ArrayT:
             [[2, 3],
              [6, 7]]]])
     """
-    array: Any = np.asarray(x) if isinstance(x, list | tuple) else x
+    array = _as_array(x)
     shape = tuple(array.shape)
     if isinstance(num_heads, bool) or not isinstance(num_heads, int | np.integer):
         raise TypeError(f"num_heads must be a whole number, got {num_heads!r}")
@@ -93,7 +94,7 @@ def combine_heads(x: ArrayT) -> ArrayT:
     array([[[0, 1, 2, 3],
             [4, 5, 6, 7]]])
     """
-    array: Any = np.asarray(x) if isinstance(x, list | tuple) else x
+    array = _as_array(x)
     shape = tuple(array.shape)
     if len(shape) < 3:
         raise ValueError(
@@ -102,6 +103,15 @@ def combine_heads(x: ArrayT) -> ArrayT:
         )
     *lead, num_heads, seq_len, d_k = shape
     return _reshape(_swap(array), (*lead, seq_len, num_heads * d_k))  # type: ignore[no-any-return]
+
+
+def _as_array(x: Any) -> Any:
+    """Take an array of any library as it is, and lists of numbers as NumPy does."""
+    if isinstance(x, list | tuple):
+        return to_numpy("x", x)
+    if not hasattr(x, "shape"):
+        raise TypeError(f"x must be an array or nested lists of numbers, got {type(x).__name__}")
+    return x
 
 
 def _reshape(x: Any, shape: tuple[int, ...]) -> Any:

@@ -207,7 +207,7 @@ class MultiHeadAttention:
     ) -> Any:
         """Return what each head gives, still apart: ``(..., num_heads, query_len, d_k)``."""
         q, k, v = self._project(query, key, value)
-        outputs = multi_head_attention_per_head(
+        return multi_head_attention_per_head(
             q,
             k,
             v,
@@ -218,7 +218,6 @@ class MultiHeadAttention:
             bias=bias,
             num_threads=num_threads,
         )
-        return like(query, outputs)
 
     def observe(
         self,
@@ -245,11 +244,12 @@ class MultiHeadAttention:
             num_threads=num_threads,
         )
 
-    def _project(self, query: Any, key: Any, value: Any) -> list[Array]:
+    def _project(self, query: Any, key: Any, value: Any) -> list[Any]:
+        """Return the projected query, key and value, of the query's array type."""
         key = query if key is None else key
         value = key if value is None else value
         return [
-            self._projections[name](to_operand(name, x))
+            like(query, self._projections[name](to_operand(name, x)))
             for name, x in zip(_IN_PROJECTIONS, (query, key, value), strict=True)
         ]
 

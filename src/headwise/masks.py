@@ -74,6 +74,8 @@ class Mask:
         raise NotImplementedError
 
     def __and__(self, other: Any) -> Mask:
+        if other is None:
+            raise TypeError("a mask was combined with None, expected a mask or a boolean array")
         return Both(self, other if isinstance(other, Mask) else Dense(other))
 
     __rand__ = __and__

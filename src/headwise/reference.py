@@ -173,9 +173,9 @@ def repeat_heads(x: Array, query: Array) -> Array:
 
     Heads are axis -3 from 4 dimensions on; with fewer, NumPy's broadcasting does it.
     """
-    if max(x.ndim, query.ndim) < 4 or x.ndim < 3:
+    if max(x.ndim, query.ndim) < 4 or min(x.ndim, query.ndim) < 3 or not x.shape[-3]:
         return x
-    return np.repeat(x, query.shape[-3] // x.shape[-3] if x.shape[-3] else 1, axis=-3)
+    return np.repeat(x, query.shape[-3] // x.shape[-3], axis=-3)
 
 
 def resolve_offset(query_offset: Any, query_len: int, kv_len: int) -> Any:
@@ -230,7 +230,7 @@ def weighted_sum(weights: Array, value: Array, visible: Array) -> Array:
     """
     strange = ~np.isfinite(value)
     output = np.asarray(weights @ np.where(strange, 0, value))
-    keys = np.flatnonzero(strange.any(axis=-1).reshape(-1, value.shape[-2]).any(axis=0))
+    keys = np.flatnonzero(strange.any(axis=(*range(value.ndim - 2), value.ndim - 1)))
     for j in keys:
         more = weights[..., j, None] * np.where(strange, value, 0)[..., j, None, :]
         output = output + np.where(visible[..., j, None], more, 0)

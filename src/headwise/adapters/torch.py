@@ -61,7 +61,7 @@ def mask_from_multihead_attention(
 def _attention_mask(mask: Any, num_heads: int | None) -> Array | None:
     if mask is None:
         return None
-    array = to_numpy("attn_mask", mask)
+    array = _boolean_or_float("attn_mask", mask)
     if array.ndim == 2:
         return array
     if array.ndim != 3:
@@ -69,7 +69,7 @@ def _attention_mask(mask: Any, num_heads: int | None) -> Array | None:
             "attn_mask must have shape (query_len, kv_len) or (batch · num_heads, query_len, "
             f"kv_len), got {shape_text(array.shape)}"
         )
-    if num_heads is None or array.shape[0] % num_heads:
+    if num_heads is None or num_heads < 1 or array.shape[0] % num_heads:
         raise ValueError(
             f"attn_mask of shape {shape_text(array.shape)} holds one mask for each batch item and "
             f"head: give num_heads=, a divisor of {array.shape[0]}, got {num_heads}"
@@ -80,13 +80,23 @@ def _attention_mask(mask: Any, num_heads: int | None) -> Array | None:
 def _padding_mask(mask: Any) -> Array | None:
     if mask is None:
         return None
-    array = to_numpy("key_padding_mask", mask)
+    array = _boolean_or_float("key_padding_mask", mask)
     if array.ndim not in {1, 2}:
         raise ValueError(
             f"key_padding_mask must have shape (batch, kv_len) or (kv_len,), got "
             f"{shape_text(array.shape)}"
         )
     return array[..., None, None, :] if array.ndim == 2 else array[None, :]
+
+
+def _boolean_or_float(name: str, mask: Any) -> Array:
+    array = to_numpy(name, mask)
+    if array.dtype.kind not in "bf":
+        raise TypeError(
+            f"{name} has dtype {array.dtype}, expected bool (True = masked) or floating point, as "
+            f"PyTorch does: pass {name} != 0 if anything but 0 means masked"
+        )
+    return array
 
 
 def _may_attend(masked: Array) -> Array:
