@@ -35,29 +35,26 @@ struct Exp2<double> {
                                             0x1.e605f964b63a0p-28, 0x1.c063841f3a1bcp-32};
 };
 
-// The factor of an exponent in two parts, factor + rest, and the difference from which on the result is 0 (hidden
-// scores are -inf).
+// The factor of an exponent, and the difference from which on the result is 0 (hidden scores are -inf).
 template <class S>
 struct Exponent {
   using T = typename S::Element;
-  typename S::Vector factor, rest, limit;
+  typename S::Vector factor, limit;
 
-  explicit Exponent(double c)
-      : factor(S::set(T(c))), rest(S::set(T(c - double(T(c))))), limit(S::set(Exp2<T>::lowest / T(c))) {}
+  explicit Exponent(double c) : factor(S::set(T(c))), limit(S::set(Exp2<T>::lowest / T(c))) {}
 
   // Brings a difference of scores into the range that exp2 takes. NaN stays NaN.
   typename S::Vector clip(typename S::Vector d) const { return S::max(limit, d); }
 };
 
-// 2^(d · (factor + rest)) for d from the limit to 0; the product is not rounded where there is a fused multiply-add.
+// 2^(d · factor) for d from the limit to 0; the product is not rounded where there is a fused multiply-add.
 template <class S>
 inline typename S::Vector exp2(typename S::Vector d, const Exponent<S>& exponent) {
   using T = typename S::Element;
   using V = typename S::Vector;
   constexpr int degree = sizeof(Exp2<T>::coefficients) / sizeof(T);
   const V shifted = S::fma(d, exponent.factor, S::set(Exp2<T>::shift));
-  const V whole = S::fma(d, exponent.factor, S::sub(S::set(Exp2<T>::shift), shifted));
-  const V fraction = S::fma(d, exponent.rest, whole);
+  const V fraction = S::fma(d, exponent.factor, S::sub(S::set(Exp2<T>::shift), shifted));
   V power = S::set(Exp2<T>::coefficients[degree - 1]);
 #pragma GCC unroll 16
   for (int k = degree - 2; k >= 0; --k) power = S::fma(power, fraction, S::set(Exp2<T>::coefficients[k]));

@@ -273,7 +273,7 @@ def check_scale(scale: Any, head_dim: int) -> float:
     if scale is None:
         return 1.0 / math.sqrt(head_dim) if head_dim else 1.0
     try:
-        number = None if isinstance(scale, bool | str) else float(scale)
+        number = None if isinstance(scale, bool | np.bool_ | str | bytes) else float(scale)
     except (TypeError, ValueError, OverflowError):
         number = None
     if number is None:

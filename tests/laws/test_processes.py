@@ -25,7 +25,8 @@ observe = lambda: headwise.observe(x, x, x, headwise.causal(), num_threads=3).en
 want, entropy = attend(), observe()
 
 def same():
-    return np.array_equal(attend(), want) and np.array_equal(observe(), entropy)
+    right = np.array_equal(attend(), want) and np.array_equal(observe(), entropy)
+    return right and len(os.listdir("/proc/self/task")) > 1  # and helpers are at work again
 
 def fork_and_compute(depth=1):
     child = os.fork()
