@@ -11,7 +11,7 @@ SOURCES := $(shell find cpp src CMakeLists.txt pyproject.toml -type f -not -name
 help:
 	@echo "make look      look at the heads of the embedded sample and write headwise.html"
 	@echo "make test      build, then run linters, type checks and all tests"
-	@echo "make bench     time headwise and its peers and print the table"
+	@echo "make bench     time headwise and its peers and print the table (ARGS=--quick for a short run)"
 	@echo "make sanitize  kernel tests under the address, undefined-behaviour and thread sanitizers"
 	@echo "make neon      kernel tests for 64-bit Arm under emulation (needs g++-aarch64-linux-gnu and qemu-user)"
 	@echo "make lint      ruff, mypy and clang-format"
@@ -53,7 +53,7 @@ kernels: $(VENV)/test
 	build/kernels/pool_test
 
 bench: $(VENV)/bench
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks $(ARGS)
 
 sanitize: $(VENV)/test
 	$(BIN)/python scripts/sanitize.py

@@ -159,9 +159,7 @@ def _need_extra() -> None:
 
     missing = [m for m in ("rich", "jinja2", "matplotlib", "safetensors") if find_spec(m) is None]
     if missing:
-        raise UsageError(
-            f"headwise look needs {listing(missing)}: install it with pip install 'headwise[look]'"
-        )
+        raise UsageError(f"headwise look needs {', '.join(missing)}: pip install 'headwise[look]'")
 
 
 def _load(options: argparse.Namespace) -> Recording:

@@ -137,7 +137,7 @@ def test_without_the_extra_it_says_what_to_install(
         importlib.util, "find_spec", lambda name: None if name == "rich" else found(name)
     )
     assert cli.main(["look"]) == 1
-    assert "needs rich: install it with pip install 'headwise[look]'" in capsys.readouterr().err
+    assert "needs rich: pip install 'headwise[look]'" in capsys.readouterr().err
 
 
 def test_info_says_what_and_why() -> None:
