@@ -44,7 +44,7 @@ lint: $(VENV)/test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run --Werror $(shell git ls-files '*.cpp' '*.hpp')
+	$(BIN)/clang-format --dry-run --Werror $(shell find cpp src benchmarks -name '*.[ch]pp')
 
 kernels: $(VENV)/test
 	$(BIN)/cmake -G Ninja -S . -B build/kernels -D CMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -D HEADWISE_PYTHON=OFF -D HEADWISE_TESTS=ON >/dev/null
