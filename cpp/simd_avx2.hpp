@@ -16,6 +16,7 @@ struct Simd<float> {
   using Mask = __m256;
 
   static constexpr int width = 8;
+  static constexpr bool fused = true;     // fma rounds once
   static constexpr int panel_height = 6;  // 6 × 2 sums, 2 vectors and a broadcast in 16 registers
 
   static Vector load(const float* p) { return _mm256_loadu_ps(p); }
@@ -45,6 +46,7 @@ struct Simd<double> {
   using Mask = __m256d;
 
   static constexpr int width = 4;
+  static constexpr bool fused = true;  // fma rounds once
   static constexpr int panel_height = 6;
 
   static Vector load(const double* p) { return _mm256_loadu_pd(p); }

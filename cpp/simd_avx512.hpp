@@ -16,6 +16,7 @@ struct Simd<float> {
   using Mask = __mmask16;
 
   static constexpr int width = 16;
+  static constexpr bool fused = true;      // fma rounds once
   static constexpr int panel_height = 12;  // 12 × 2 sums, 2 vectors and broadcasts in 32 registers
 
   static Vector load(const float* p) { return _mm512_loadu_ps(p); }
@@ -41,6 +42,7 @@ struct Simd<double> {
   using Mask = __mmask8;
 
   static constexpr int width = 8;
+  static constexpr bool fused = true;  // fma rounds once
   static constexpr int panel_height = 12;
 
   static Vector load(const double* p) { return _mm512_loadu_pd(p); }

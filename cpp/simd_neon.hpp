@@ -16,6 +16,7 @@ struct Simd<float> {
   using Mask = uint32x4_t;
 
   static constexpr int width = 4;
+  static constexpr bool fused = true;      // fma rounds once
   static constexpr int panel_height = 12;  // 12 × 2 sums, 2 vectors and broadcasts in 32 registers
 
   static Vector load(const float* p) { return vld1q_f32(p); }
@@ -42,6 +43,7 @@ struct Simd<double> {
   using Mask = uint64x2_t;
 
   static constexpr int width = 2;
+  static constexpr bool fused = true;  // fma rounds once
   static constexpr int panel_height = 12;
 
   static Vector load(const double* p) { return vld1q_f64(p); }

@@ -27,6 +27,7 @@ struct Simd {
   typedef Bits Mask __attribute__((vector_size(16)));
 
   static constexpr int width = 16 / sizeof(T);
+  static constexpr bool fused = false;    // fma rounds once
   static constexpr int panel_height = 4;  // broadcast operands held against two vectors in 16 registers
 
   static Vector load(const T* p) {

@@ -15,6 +15,7 @@ struct Scalar {
   using Mask = bool;
 
   static constexpr int width = 1;
+  static constexpr bool fused = false;  // fma rounds once
   static constexpr int panel_height = 4;
 
   static T load(const T* p) { return *p; }

@@ -1,5 +1,4 @@
-// 2 to the power d · c, a vector at a time. Maximum error (tests measure it): 0.80 ulp in float32 and 0.90 in float64
-// with fused multiply-add, 1.20 ulp without.
+// 2 to the power d · c, a vector at a time. Maximum error (tests measure it): 0.85 ulp in float32 and 0.90 in float64.
 //
 //   d · c = n + f, n a whole number, f in [-1/2, 1/2]        2^(d·c) = 2^n · 2^f
 //
@@ -47,6 +46,21 @@ struct Exponent {
   typename S::Vector clip(typename S::Vector d) const { return S::max(limit, d); }
 };
 
+// 1 + f · q, rounded once or nearly so. Without a fused multiply-add the factors are cut into a short head and a
+// tail: the product of the heads and its sum with 1 are exact, and what the tails add is small.
+template <class S>
+inline typename S::Vector one_plus_product(typename S::Vector f, typename S::Vector q) {
+  using T = typename S::Element;
+  using V = typename S::Vector;
+  if constexpr (S::fused) return S::fma(q, f, S::set(T(1)));
+  constexpr T cut_f = sizeof(T) == 4 ? T(0x1.8p13) : T(0x1.8p28);  // to multiples of 2^-10 or 2^-24
+  constexpr T cut_q = sizeof(T) == 4 ? T(0x1.8p12) : T(0x1.8p26);  // to multiples of 2^-11 or 2^-26
+  const V f_head = S::sub(S::add(f, S::set(cut_f)), S::set(cut_f));
+  const V q_head = S::sub(S::add(q, S::set(cut_q)), S::set(cut_q));
+  const V tails = S::add(S::mul(S::sub(f, f_head), q), S::mul(f_head, S::sub(q, q_head)));
+  return S::add(S::add(S::set(T(1)), S::mul(f_head, q_head)), tails);
+}
+
 // 2^(d · factor) for d from the limit to 0; the product is not rounded where there is a fused multiply-add.
 template <class S>
 inline typename S::Vector exp2(typename S::Vector d, const Exponent<S>& exponent) {
@@ -58,8 +72,7 @@ inline typename S::Vector exp2(typename S::Vector d, const Exponent<S>& exponent
   V power = S::set(Exp2<T>::coefficients[degree - 1]);
 #pragma GCC unroll 16
   for (int k = degree - 2; k >= 0; --k) power = S::fma(power, fraction, S::set(Exp2<T>::coefficients[k]));
-  power = S::fma(power, fraction, S::set(T(1)));
-  return S::mul(power, S::to_exponent(shifted));
+  return S::mul(one_plus_product<S>(fraction, power), S::to_exponent(shifted));
 }
 
 }  // namespace

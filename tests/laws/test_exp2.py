@@ -15,8 +15,8 @@ BOUNDS = {
     "avx512": {"float32": 0.85, "float64": 0.95},
     "avx2": {"float32": 0.85, "float64": 0.95},
     "neon": {"float32": 0.85, "float64": 0.95},
-    "baseline": {"float32": 1.25, "float64": 1.25},
-    "scalar": {"float32": 1.25, "float64": 1.25},
+    "baseline": {"float32": 0.9, "float64": 0.95},
+    "scalar": {"float32": 0.9, "float64": 0.95},
 }
 
 
