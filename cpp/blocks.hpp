@@ -88,14 +88,15 @@ inline void score_visible(const Arguments& a, Index item, const Strip<S>& strip,
 // The observers' update before the weights exist: the key of the largest, and what is visible.
 template <class S>
 inline void observe_scores(Block<S>& b, const Strip<S>& strip, Keys keys, const typename S::Vector* maximum) {
-  find_largest<S, kVectors>(b.scores, keys.end - keys.begin, maximum, b.where);
-  for (int v = 0; v < kVectors; ++v) S::store(b.tile_maximum + v * S::width, maximum[v]);
-  const bool counted = b.a.statistics[kVisibleCount] || b.a.statistics[kVisibleDistance];
-  for (Index r = 0; r < strip.count; ++r) {
-    if (strip.numbers.at(kMaximum, r) < b.tile_maximum[r])
-      strip.numbers.count(kLargestKey, r) = keys.begin + Index(b.where[r]);
-    if (counted) update_visible(b.a, b.range.item, strip.numbers, r, strip.rows[r], keys);
+  if (b.a.statistics[kArgmax]) {
+    find_largest<S, kVectors>(b.scores, keys.end - keys.begin, maximum, b.where);
+    for (int v = 0; v < kVectors; ++v) S::store(b.tile_maximum + v * S::width, maximum[v]);
+    for (Index r = 0; r < strip.count; ++r)
+      if (strip.numbers.at(kMaximum, r) < b.tile_maximum[r])
+        strip.numbers.count(kLargestKey, r) = keys.begin + Index(b.where[r]);
   }
+  if (b.a.statistics[kVisibleCount] || b.a.statistics[kVisibleDistance])
+    for (Index r = 0; r < strip.count; ++r) update_visible(b.a, b.range.item, strip.numbers, r, strip.rows[r], keys);
 }
 
 // One tile of the strip's scores becomes weights; numbers and correction are brought to the new maximum.
@@ -195,7 +196,7 @@ template <class S>
 inline bool attend_rows(const Arguments& a, const RowRange& range, char* buffer, bool careful) {
   Block<S> b(a, range, buffer);
   b.careful = careful;
-  for (Index r = range.begin; r < range.end; ++r) b.rows[r - range.begin] = describe_row(a, range, r);
+  describe_rows(a, range, b.rows);
   Strip<S> strips[kMaxStrips];
   for (Index s = 0; s < b.strips; ++s) begin_strip<S>(a, range.item, strips[s] = b.take_strip(s));
   attend_tiles<S>(b, strips, visible_keys(b.rows, range.end - range.begin, {0, a.kv_len}));

@@ -56,6 +56,17 @@ struct Chunk {
   }
 };
 
+// Describes the chunk's rows and packs their queries.
+template <class S>
+inline void begin_rows(Chunk<S>& c) {
+  using T = typename S::Element;
+  const Arguments& a = c.a;
+  describe_rows(a, c.range, c.rows);
+  for (Index r = 0; r < c.range.end - c.range.begin; ++r)
+    pack_query<T>(a.query, a.query.at(c.range.item, c.rows[r].head, c.rows[r].query), a.head_dim, Units<T>(a).query,
+                  c.query + r * a.head_dim, 1);
+}
+
 // The first key that has the row's largest score.
 template <class T>
 inline Index first_key_with(const T* scores, Keys keys, T maximum) {
@@ -79,7 +90,8 @@ inline typename S::Element weigh_row(const Chunk<S>& c, Numbers<typename S::Elem
   T maximum = lane[0];
   for (int k = 1; k < S::width; ++k) maximum = Scalar<T>::max(lane[k], maximum);
   if constexpr (observed) {
-    if (n.at(kMaximum, r) < maximum) n.count(kLargestKey, r) = first_key_with(scores, keys, maximum);
+    if (c.a.statistics[kArgmax] && n.at(kMaximum, r) < maximum)
+      n.count(kLargestKey, r) = first_key_with(scores, keys, maximum);
     if (c.a.statistics[kVisibleCount] || c.a.statistics[kVisibleDistance])
       update_visible(c.a, c.range.item, n, r, row, keys);
     for (int k = 0; k < S::width; ++k) lane[k] = T(row.position - keys.begin - k);
@@ -122,16 +134,11 @@ inline void attend_chunk_tile(Chunk<S>& c, const Partial<typename S::Element>& p
 template <class S>
 inline bool attend_chunk_rows(const Arguments& a, const RowRange& range, Index chunk,
                               const Partial<typename S::Element>& partial, char* buffer, bool careful) {
-  using T = typename S::Element;
   Chunk<S> c(a, range, buffer);
   c.careful = careful;
   init(partial.numbers);
   for (Index k = 0; k < a.rows() * a.value_dim; ++k) partial.sums[k] = 0;
-  for (Index r = 0; r < a.rows(); ++r) {
-    const Row& row = c.rows[r] = describe_row(a, range, r);
-    pack_query<T>(a.query, a.query.at(range.item, row.head, row.query), a.head_dim, Units<T>(a).query,
-                  c.query + r * a.head_dim, 1);
-  }
+  begin_rows(c);
   const Keys whole{chunk * chunk_keys(a), smaller(a.kv_len, (chunk + 1) * chunk_keys(a))};
   for (Index begin = whole.begin; begin < whole.end && !a.stop(); begin += kTileKeys) {
     const Keys tile{begin, smaller(begin + kTileKeys, whole.end)};

@@ -201,7 +201,7 @@ template <class T>
 inline void write_statistics(const Arguments& a, Index item, const Row& row, Numbers<T> n, Index r,
                              double output_norm) {
   const double natural = Units<T>(a).natural;
-  const Index place = (item * a.num_heads + row.head) * a.query_len + row.query;
+  const Index place = place_of(a, item, row);
   for (int s = 0; s < kNumStatistics; ++s) {
     if (!a.statistics[s]) continue;
     if (kStatistics[s].is_count) {

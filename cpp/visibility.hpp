@@ -59,6 +59,16 @@ inline Row describe_row(const Arguments& a, const RowRange& range, Index r) {
   return row;
 }
 
+// Describes all rows of a range, one after another.
+inline void describe_rows(const Arguments& a, const RowRange& range, Row* rows) {
+  for (Index r = range.begin; r < range.end; ++r) rows[r - range.begin] = describe_row(a, range, r);
+}
+
+// Where a row's number is in the arrays of statistics.
+inline Index place_of(const Arguments& a, Index item, const Row& row) {
+  return (item * a.num_heads + row.head) * a.query_len + row.query;
+}
+
 // A range of keys.
 struct Keys {
   Index begin, end;

@@ -15,7 +15,7 @@ struct Final {
   T maximum, total;
 
   Final(const Arguments& a, Index item, const Row& row) {
-    const Index place = (item * a.num_heads + row.head) * a.query_len + row.query;
+    const Index place = place_of(a, item, row);
     maximum = finite_maximum<Scalar<T>>(static_cast<const T*>(a.statistics[kRowMaximum])[place]);
     total = static_cast<const T*>(a.statistics[kRowTotal])[place];
     if (total == 0) total = 1;
@@ -58,7 +58,7 @@ inline void write_strip_weights(Block<S>& b, const Strip<S>& strip, const Rectan
 template <class S>
 inline void weights_of_strips(const Arguments& a, const Rectangle& rectangle, const RowRange& range, char* buffer) {
   Block<S> b(a, range, buffer);
-  for (Index r = range.begin; r < range.end; ++r) b.rows[r - range.begin] = describe_row(a, range, r);
+  describe_rows(a, range, b.rows);
   for (Index s = 0; s < b.strips; ++s) {
     const auto strip = b.take_strip(s);
     begin_strip<S>(a, rectangle.item, strip);
@@ -76,15 +76,15 @@ template <class S>
 inline void weights_of_rows(const Arguments& a, const Rectangle& rectangle, const RowRange& range, char* buffer) {
   using T = typename S::Element;
   Chunk<S> c(a, range, buffer);
+  begin_rows(c);
   const Units<T> units(a);
   for (Index begin = rectangle.key_begin; begin < rectangle.key_end && !a.stop(); begin += kTileKeys) {
     const Keys keys{begin, smaller(begin + kTileKeys, rectangle.key_end)};
     const Index count = keys.end - keys.begin, vectors = (count + S::width - 1) / S::width;
     const auto key = load_tile(a.key, a.key.at(range.item, range.kv_head, begin), count, a.head_dim, false, c.key);
-    for (Index r = range.begin; r < range.end; ++r) {
-      const Row row = describe_row(a, range, r);
-      pack_query<T>(a.query, a.query.at(range.item, row.head, row.query), a.head_dim, units.query, c.query, 1);
-      score_row<S>(key, count, a.head_dim, c.query, c.scores);
+    for (Index r = 0; r < range.end - range.begin; ++r) {
+      const Row& row = c.rows[r];
+      score_row<S>(key, count, a.head_dim, c.query + r * a.head_dim, c.scores);
       apply_visibility(a, range.item, row, keys, units, c.scores, 1);
       for (Index k = count; k < vectors * S::width; ++k) c.scores[k] = 0;
       normalise<S>(c.scores, vectors, Final<T>(a, range.item, row), Exponent<S>(units.exponent));

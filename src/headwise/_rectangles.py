@@ -40,30 +40,33 @@ class Rectangles:
 
     def _compute(self, heads: Array, queries: Array, keys: Array) -> Array:
         items = int(np.prod(self.prepared.sizes.outer))
-        out = np.empty((items, len(heads), len(queries), len(keys)), self.prepared.dtype)
         query_runs, key_runs = _runs(queries), _runs(keys)
         rectangles = [
             (item, head, *_hull(queries[q]), *_hull(keys[k]))
             for item, head, q, k in product(range(items), heads, query_runs, key_runs)
         ]
-        parts = iter(self._fill(np.array(rectangles, dtype=np.int64).reshape(-1, 6)))
+        table = np.array(rectangles, dtype=np.int64).reshape(-1, 6)
+        ends = np.cumsum((table[:, 3] - table[:, 2]) * (table[:, 5] - table[:, 4]))
+        flat = self._fill(table, int(ends[-1]) if len(ends) else 0)
+        shape = (items, len(heads), len(queries), len(keys))
+        if len(key_runs) == 1 and flat.size == np.prod(shape):  # rows of the answer, in its order
+            return flat.reshape(shape)
+        out = np.empty(shape, flat.dtype)
+        parts = iter(np.split(flat, ends[:-1]))
         for item, head, q, k in product(range(items), range(len(heads)), query_runs, key_runs):
-            rows, columns = queries[q] - queries[q].min(), keys[k] - keys[k].min()
-            out[item, head, q, k] = next(parts)[np.ix_(rows, columns)]
+            rows, columns = queries[q] - queries[q.start], keys[k] - keys[k.start]
+            part = next(parts).reshape(rows[-1] + 1, columns[-1] + 1)
+            out[item, head, q, k] = part[np.ix_(rows, columns)]
         return out
 
-    def _fill(self, rectangles: Array) -> list[Array]:
-        """Have the kernel compute rectangles (item, head, query and key range); return each."""
-        heights = rectangles[:, 3] - rectangles[:, 2]
-        widths = rectangles[:, 5] - rectangles[:, 4]
-        ends = np.cumsum(heights * widths)
+    def _fill(self, rectangles: Array, size: int) -> Array:
+        """Have the kernel compute rectangles (item, head, query and key range), end to end."""
         p = self.prepared
-        flat = np.empty(int(ends[-1]) if len(ends) else 0, p.dtype)
+        flat = np.empty(size, p.dtype)
         shape = np.broadcast_to(np.empty((), p.dtype), p.sizes.output)
         arguments = kernel_arguments(p, shape, self.statistics)
         _binding.weights(*arguments, rectangles, flat, p.num_threads, _binding.instruction_set())
-        parts = np.split(flat, ends[:-1]) if len(ends) else []
-        return [part.reshape(size) for part, *size in zip(parts, heights, widths, strict=True)]
+        return flat
 
 
 def _is_index(index: Any) -> bool:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 PAGE = "headwise.html"
 PICTURES = ("png", "svg")
+OUTPUTS = ("output", *PICTURES, "csv", "json")  # options that name a file to write
 
 
 class UsageError(Exception):
@@ -88,7 +90,7 @@ def _add_look(commands: Any) -> None:
         "--output", type=Path, default=Path(PAGE), metavar="HTML", help=f"page ({PAGE})"
     )
     show.add_argument("--no-page", action="store_true", help="write no page")
-    for kind in (*PICTURES, "csv", "json"):
+    for kind in OUTPUTS[1:]:
         show.add_argument(f"--{kind}", type=Path, metavar="PATH", help=f"write {kind.upper()}, too")
     how = look.add_argument_group("how")
     how.add_argument("--threads", type=int, metavar="N", help="threads to use")
@@ -192,12 +194,17 @@ def _measure(name: str | None, profile: Profile) -> str:
     return name
 
 
+def _outputs(options: argparse.Namespace) -> dict[str, Path]:
+    """Return the files to write, by option."""
+    paths = {option: getattr(options, option) for option in OUTPUTS}
+    if options.no_page:
+        del paths["output"]
+    return {option: path for option, path in paths.items() if path is not None}
+
+
 def _check_outputs(options: argparse.Namespace) -> None:
     """Refuse what cannot be written before any work is done."""
-    for option in ("output", *PICTURES, "csv", "json"):
-        path: Path | None = getattr(options, option)
-        if path is None or (option == "output" and options.no_page):
-            continue
+    for option, path in _outputs(options).items():
         if not path.parent.is_dir():
             raise UsageError(f"--{option}: the folder {path.parent} does not exist")
         if path.is_dir():
@@ -210,27 +217,20 @@ def _write(options: argparse.Namespace, profile: Profile, measure: str) -> list[
     """Write all files that were asked for."""
     from headwise import lens
 
-    jobs: list[tuple[Path, Callable[[Path], None]]] = []
-    if not options.no_page:
-        jobs.append((options.output, lambda path: lens.write_page(profile, path)))
-    for kind in PICTURES:
-        if getattr(options, kind):
-            jobs.append(
-                (
-                    getattr(options, kind),
-                    lambda path: lens.write_picture(profile, path, measure=measure),
-                )
-            )
-    if options.csv:
-        jobs.append((options.csv, lambda path: lens.write_csv(profile, path)))
-    if options.json:
-        jobs.append((options.json, lambda path: lens.write_json(profile, path)))
-    for path, write in jobs:
+    picture = partial(lens.write_picture, measure=measure)
+    writers: dict[str, Callable[[Profile, Path], None]] = {
+        "output": lens.write_page,
+        **dict.fromkeys(PICTURES, picture),
+        "csv": lens.write_csv,
+        "json": lens.write_json,
+    }
+    outputs = _outputs(options)
+    for option, path in outputs.items():
         try:
-            write(path)
+            writers[option](profile, path)
         except OSError as error:
             raise UsageError(f"{path} cannot be written: {error.strerror}") from None
-    return [path for path, _ in jobs]
+    return list(outputs.values())
 
 
 @contextmanager

@@ -129,8 +129,6 @@ def resolve(statistics: Any) -> list[Statistic]:
 
 
 def _named(entry: object) -> Statistic:
-    if isinstance(entry, Statistic) and replace(entry, first_keys=None) in _forms():
-        return entry
     name = entry.name if isinstance(entry, Statistic) else entry
     if not isinstance(name, str):
         raise TypeError(
@@ -140,8 +138,6 @@ def _named(entry: object) -> Statistic:
         raise ValueError("statistics names 'lse', which every observation has: leave it out")
     if name not in STATISTICS:
         raise ValueError(f"statistics names {name!r}, expected {listing(STATISTICS)}")
-    return STATISTICS[name]
-
-
-def _forms() -> list[Statistic]:
-    return [replace(statistic, first_keys=None) for statistic in _TABLE]
+    known = STATISTICS[name]
+    same = isinstance(entry, Statistic) and replace(entry, first_keys=known.first_keys) == known
+    return entry if isinstance(entry, Statistic) and same else known

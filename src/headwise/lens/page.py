@@ -100,15 +100,15 @@ def _measure(profile: Profile, name: str) -> dict[str, Any]:
 
 
 def _kinds(profile: Profile) -> list[dict[str, Any]]:
-    row_of = {str(layer): row for row, layer in enumerate(profile.layers)}
-    kinds = []
-    for m in profile.kinds():
-        heads = []
-        for name, number in profile.strongest(m, 4):
-            layer, head = name.split(".")
-            heads.append([row_of[layer], int(head), round(number, 4)])
-        kinds.append({"measure": m.name, "label": m.kind, "least": m.least, "heads": heads})
-    return kinds
+    return [
+        {
+            "measure": m.name,
+            "label": m.kind,
+            "least": m.least,
+            "heads": [[row, head, round(number, 4)] for row, head, number in profile.ranked(m, 4)],
+        }
+        for m in profile.kinds()
+    ]
 
 
 def _map(head_map: HeadMap) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def _figure(profile: Profile, name: str) -> Figure:
         if entry is None:
             axis.set_axis_off()
         else:
-            _draw_map(axis, profile, *entry)
+            _draw_map(axis, profile, entry)
     figure.suptitle(_title(profile))
     return figure
 
@@ -55,15 +55,15 @@ def _title(profile: Profile) -> str:
     return f"{r.model or r.source}, {r.kv_len:,} tokens, {seen}"
 
 
-def _clearest(profile: Profile) -> list[tuple[str, str, float]]:
-    """Return the strongest head of up to four kinds: (name, kind, number), no head twice."""
-    found: dict[str, tuple[str, str, float]] = {}
+def _clearest(profile: Profile) -> list[tuple[int, int, str, float]]:
+    """Return the strongest head of up to four kinds: (row, head, kind, number), no head twice."""
+    found: dict[tuple[int, int], tuple[int, int, str, float]] = {}
     for m in profile.kinds():
         if m.name == "normalized_entropy":
             continue
-        for name, number in profile.strongest(m, 4):
-            if name not in found:
-                found[name] = (name, m.kind, number)
+        for row, head, number in profile.ranked(m, 4):
+            if (row, head) not in found:
+                found[row, head] = (row, head, m.kind, number)
                 break
     return list(found.values())[:4]
 
@@ -85,16 +85,17 @@ def _draw_grid(axis: Axes, profile: Profile, name: str) -> None:
         axis.figure.colorbar(image, ax=axis, location="bottom", shrink=0.5, label=f"{m.unit}")
 
 
-def _draw_map(axis: Axes, profile: Profile, name: str, kind: str, number: float) -> None:
-    layer, head = name.split(".")
-    head_map, r = profile.maps[int(layer)], profile.recording
-    image = np.sqrt(head_map.weights[int(head)])
+def _draw_map(axis: Axes, profile: Profile, found: tuple[int, int, str, float]) -> None:
+    row, head, kind, number = found
+    layer, r = profile.layers[row], profile.recording
+    head_map = profile.maps[layer]
+    image = np.sqrt(head_map.weights[head])
     edges = (-0.5, r.kv_len - 0.5, r.query_len - 0.5, -0.5)
     axis.imshow(image, cmap=_SHADES, vmin=0, vmax=1, extent=edges, interpolation="nearest")
     axis.set_xlim(-0.5 - 0.03 * r.kv_len, r.kv_len - 0.5)  # the first key stands clear of the frame
     axis.spines[:].set_color("0.8")
     pooled = "" if head_map.block == 1 else f", mean of {head_map.block}×{head_map.block}"
-    axis.set_title(f"head {name}: {kind} {number:.2f}", fontsize=9)
+    axis.set_title(f"head {layer}.{head}: {kind} {number:.2f}", fontsize=9)
     axis.set_xlabel(f"key (colour: √weight{pooled})", fontsize=7)
     axis.set_ylabel("query", fontsize=7)
     axis.tick_params(labelsize=7)

@@ -59,14 +59,21 @@ class Profile:
         """Layer numbers, in the order of the tables' rows."""
         return list(self.recording.layers)
 
-    def strongest(self, measure: Measure, count: int = 3) -> list[tuple[str, float]]:
-        """Return the heads with most of a measure, as ``("layer.head", number)``, largest first."""
+    def ranked(self, measure: Measure, count: int) -> list[tuple[int, int, float]]:
+        """Return the heads with most of a measure, as (row of the tables, head, number)."""
         table = self.numbers[measure.name]
         order = np.argsort(-table, axis=None, kind="stable")[:count]
         rows, heads = np.unravel_index(order, table.shape)
         return [
-            (f"{self.layers[row]}.{head}", float(table[row, head]))
+            (int(row), int(head), float(table[row, head]))
             for row, head in zip(rows, heads, strict=True)
+        ]
+
+    def strongest(self, measure: Measure, count: int = 3) -> list[tuple[str, float]]:
+        """Return the heads with most of a measure, as ``("layer.head", number)``, largest first."""
+        return [
+            (f"{self.layers[row]}.{head}", number)
+            for row, head, number in self.ranked(measure, count)
         ]
 
     def top(self, name: str) -> float:
@@ -111,6 +118,7 @@ def profile(
     '16.0'
     """
     attention = _Attention(recording, query_offset, scale, num_threads)
+    copies = _copies(recording)
     rows: list[dict[str, Array]] = []
     maps: dict[int, HeadMap] = {}
     empty, seconds = 0, {"attention": 0.0, "weights": 0.0}
@@ -124,7 +132,7 @@ def profile(
         started = time.perf_counter()
         seen = attention.observe(layer)
         observed = time.perf_counter()
-        second_pass = SecondPass(seen, attention.visible, _copies(recording))
+        second_pass = SecondPass(seen, attention.visible, copies)
         second_pass.run(report)
         seconds["attention"] += observed - started
         seconds["weights"] += time.perf_counter() - observed

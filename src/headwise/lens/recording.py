@@ -69,24 +69,29 @@ class Recording:
     source: str = field(default="", compare=False)
 
     @property
+    def _any(self) -> Layer:
+        """One of the layers: all have the same heads and lengths."""
+        return next(iter(self.layers.values()))
+
+    @property
     def num_heads(self) -> int:
         """How many query heads each layer has."""
-        return int(next(iter(self.layers.values())).query.shape[0])
+        return int(self._any.query.shape[0])
 
     @property
     def num_kv_heads(self) -> int:
         """How many key/value heads each layer has."""
-        return int(next(iter(self.layers.values())).key.shape[0])
+        return int(self._any.key.shape[0])
 
     @property
     def query_len(self) -> int:
         """How many queries there are."""
-        return int(next(iter(self.layers.values())).query.shape[1])
+        return int(self._any.query.shape[1])
 
     @property
     def kv_len(self) -> int:
         """How many keys there are."""
-        return int(next(iter(self.layers.values())).key.shape[1])
+        return int(self._any.key.shape[1])
 
 
 def load_sample() -> Recording:
