@@ -27,10 +27,14 @@ using Index = std::int64_t;
 
 constexpr Index kUnbounded = INT64_MAX;
 
+// Operands of the mask's program that may wait for their partner.
+constexpr int kMaskDepth = 8;
+
 // Calls with fewer rows for each key/value head than this go to the kernel for few queries.
 constexpr Index kFewRows = 16;
 
-enum class ElementType : std::uint8_t { float32, float64 };
+// The working precision is float32 for every type but float64.
+enum class ElementType : std::uint8_t { float32, float64, float16, bfloat16 };
 
 // An operand seen through strides, all in bytes. `outer` holds one offset for each outer item.
 struct Strided {
@@ -58,12 +62,14 @@ enum Statistic : int {
   kPreviousWeight,
   kNextWeight,
   kFirstWeight,
+  kSinkWeight,
   kOutputNorm,
   kVisibleCount,
   kVisibleDistance,
   kRowMaximum,  // maximum (in the units of the scores) and total of a row, from which `weights` recomputes exact
                 // weights
   kRowTotal,
+  kComputedKeys,  // keys that a row's scores were computed for, hidden ones included
   kNumStatistics
 };
 
@@ -73,21 +79,24 @@ struct StatisticFacts {
 };
 
 constexpr StatisticFacts kStatistics[kNumStatistics] = {
-    {"lse", false},
-    {"max_score", false},
-    {"entropy", false},
-    {"max_weight", false},
-    {"argmax", true},
-    {"distance", false},
-    {"self_weight", false},
-    {"previous_weight", false},
-    {"next_weight", false},
-    {"first_weight", false},
-    {"output_norm", false},
-    {"visible_count", true},
-    {"visible_distance", true},
-    {"row_maximum", false},
-    {"row_total", false},
+    {"lse", false},          {"max_score", false},       {"entropy", false},     {"max_weight", false},
+    {"argmax", true},        {"distance", false},        {"self_weight", false}, {"previous_weight", false},
+    {"next_weight", false},  {"first_weight", false},    {"sink_weight", false}, {"output_norm", false},
+    {"visible_count", true}, {"visible_distance", true}, {"row_maximum", false}, {"row_total", false},
+    {"computed_keys", true},
+};
+
+// Who may attend, as a small program in postfix order: a leaf says which keys a row sees, `all_of` and `any_of` take
+// the two on top. An empty program lets every row see every key.
+//
+//   band     -left <= j - position <= right
+//   ranges   first <= j < last, the two numbers (Index) standing at `query`, row by row
+//   same     the number (Index) at `query`, row by row, equals the one at `key`, key by key
+//   array    the byte at `query`, row by row, keys in columns, is not 0
+struct MaskStep {
+  enum Kind : int { band, ranges, same, array, all_of, any_of } kind;
+  Index left = kUnbounded, right = kUnbounded;
+  Strided query, key;
 };
 
 // Asked by the kernels at every tile, from any thread; where it says true, they return early.
@@ -98,7 +107,9 @@ struct Stop {
 };
 
 struct Arguments {
-  Strided query, key, value, mask, bias;
+  Strided query, key, value, bias;
+  const MaskStep* mask = nullptr;
+  int mask_steps = 0;
   char* output = nullptr;
   Strided output_layout;  // strides of `output`
   void* statistics[kNumStatistics] = {};
@@ -106,10 +117,13 @@ struct Arguments {
   Index outer_size = 1, num_heads = 1, num_kv_heads = 1;
   Index query_len = 0, kv_len = 0, head_dim = 0, value_dim = 0;
 
-  double scale = 1.0;
-  // Key j is visible to query i where -left <= j - (i + query_offset) <= right.
-  Index left = kUnbounded, right = kUnbounded;
-  const Index* query_offset = nullptr;  // one for each outer item
+  double scale = 1.0, softcap = 0;      // no cap: 0
+  const double* sink_logits = nullptr;  // one for each head
+  const double* slopes = nullptr;       // one for each head: the bias -slope · |distance|
+  const double* relative_table =
+      nullptr;  // [num_heads][2 · reach + 1]: the bias of each j - position, clipped at the ends
+  Index reach = 0;
+  const Index* query_offset = nullptr;  // one for each outer item: position of query i is i + query_offset
   Index first_keys = 1;                 // how many keys `first_weight` adds up
 
   Stop stop;
@@ -121,6 +135,7 @@ struct Arguments {
       if (statistics[s]) return true;
     return false;
   }
+  [[gnu::always_inline]] bool biased() const { return bias.data || slopes || relative_table; }
 };
 
 // Rows [begin, end) of key/value head `kv_head` of outer item `item`.

@@ -16,8 +16,6 @@
 namespace headwise {
 namespace {
 
-constexpr Index kTileKeys = 256;
-
 template <class S>
 struct Strip {
   using T = typename S::Element;
@@ -26,6 +24,13 @@ struct Strip {
   T* query;     // [head_dim][kStrip]
   T* sums;      // [value_dim][kStrip]
   Numbers<T> numbers;
+};
+
+// A tile as the rows of a strip see it, and the part of it that any of them sees.
+template <class S>
+struct View {
+  Seen seen[kStrip<S>];
+  Keys keys;
 };
 
 // A block's scratch. With a null buffer it only counts.
@@ -39,6 +44,7 @@ struct Block {
   Row* rows;
   T *scores, *key, *value;
   T *correction, *offset, *tile_maximum, *where;  // one number for each lane of a strip
+  unsigned char* patterns;                        // of a strip's rows, kTileKeys each
   bool observed, careful = false;
 
   Block(const Arguments& arguments, const RowRange& r, char* buffer)
@@ -51,6 +57,7 @@ struct Block {
     offset = scratch.take<T>(kStrip<S>);
     tile_maximum = scratch.take<T>(kStrip<S>);
     where = scratch.take<T>(kStrip<S>);
+    patterns = scratch.take<unsigned char>(kTileKeys * kStrip<S>);
     observed = a.observed();
   }
 
@@ -75,19 +82,56 @@ inline void begin_strip(const Arguments& a, Index item, const Strip<S>& strip) {
   init(strip.numbers);
 }
 
-// Scores of the strip's rows against `keys`, masks and bias applied.
 template <class S>
-inline void score_visible(const Arguments& a, Index item, const Strip<S>& strip, Keys keys,
-                          Tile<typename S::Element> key, typename S::Element* scores) {
-  score_strip<S>(key, keys.end - keys.begin, a.head_dim, strip.query, scores);
+inline View<S> view_tile(const Block<S>& b, const Strip<S>& strip, Keys tile) {
+  View<S> view;
+  for (Index r = 0; r < strip.count; ++r)
+    view.seen[r] = look(b.a, b.range.item, strip.rows[r], tile, b.patterns + r * kTileKeys);
+  view.keys = hull(view.seen, strip.count, tile);
+  return view;
+}
+
+// The lanes' positions, counted from key `first` on.
+template <class S>
+inline Distances<S, kVectors> lane_distances(Block<S>& b, const Strip<S>& strip, Index first) {
+  using T = typename S::Element;
+  Distances<S, kVectors> distances;
+  for (Index r = 0; r < kStrip<S>; ++r) b.offset[r] = r < strip.count ? T(strip.rows[r].position - first) : T(0);
+  for (int v = 0; v < kVectors; ++v) distances.offset[v] = S::load(b.offset + v * S::width);
+  distances.step = S::set(1);
+  return distances;
+}
+
+template <class S>
+inline void finish_strip(Block<S>& b, const Strip<S>& strip, Keys keys, const Units<typename S::Element>& units) {
+  using T = typename S::Element;
+  typename S::Vector falls[kVectors];
+  const auto distances = lane_distances<S>(b, strip, keys.begin);
+  if (b.a.slopes) {
+    for (Index r = 0; r < kStrip<S>; ++r)
+      b.offset[r] = r < strip.count ? T(-b.a.slopes[strip.rows[r].head] * units.bias) : T(0);
+    for (int v = 0; v < kVectors; ++v) falls[v] = S::load(b.offset + v * S::width);
+  }
+  finish_scores<S, kVectors>(b.scores, keys.end - keys.begin, units, b.a.slopes ? falls : nullptr, distances);
+}
+
+// Scores of the strip's rows against the keys in view.
+template <class S>
+inline void score_visible(Block<S>& b, const Strip<S>& strip, const View<S>& view, Tile<typename S::Element> key) {
+  const Arguments& a = b.a;
+  const Keys keys = view.keys;
+  score_strip<S>(key, keys.end - keys.begin, a.head_dim, strip.query, b.scores);
   const Units<typename S::Element> units(a);
-  if (units.score == 1 && all_visible(a, strip.rows, strip.count, keys)) return;
-  for (Index r = 0; r < strip.count; ++r) apply_visibility(a, item, strip.rows[r], keys, units, scores + r, kStrip<S>);
+  if (finishes(a, units)) finish_strip(b, strip, keys, units);
+  if (!a.bias.data && !a.relative_table && all_seen(view.seen, strip.count, keys)) return;
+  for (Index r = 0; r < strip.count; ++r)
+    apply_row(a, b.range.item, strip.rows[r], view.seen[r], keys, units.bias, b.scores + r, kStrip<S>);
 }
 
 // The observers' update before the weights exist: the key of the largest, and what is visible.
 template <class S>
-inline void observe_scores(Block<S>& b, const Strip<S>& strip, Keys keys, const typename S::Vector* maximum) {
+inline void observe_scores(Block<S>& b, const Strip<S>& strip, const View<S>& view, const typename S::Vector* maximum) {
+  const Keys keys = view.keys;
   if (b.a.statistics[kArgmax]) {
     find_largest<S, kVectors>(b.scores, keys.end - keys.begin, maximum, b.where);
     for (int v = 0; v < kVectors; ++v) S::store(b.tile_maximum + v * S::width, maximum[v]);
@@ -95,22 +139,23 @@ inline void observe_scores(Block<S>& b, const Strip<S>& strip, Keys keys, const 
       if (strip.numbers.at(kMaximum, r) < b.tile_maximum[r])
         strip.numbers.count(kLargestKey, r) = keys.begin + Index(b.where[r]);
   }
+  for (Index r = 0; r < strip.count; ++r) strip.numbers.count(kComputed, r) += keys.end - keys.begin;
   if (b.a.statistics[kVisibleCount] || b.a.statistics[kVisibleDistance])
-    for (Index r = 0; r < strip.count; ++r) update_visible(b.a, b.range.item, strip.numbers, r, strip.rows[r], keys);
+    for (Index r = 0; r < strip.count; ++r)
+      update_visible(b.a, b.range.item, strip.numbers, r, strip.rows[r], view.seen[r]);
 }
 
 // One tile of the strip's scores becomes weights; numbers and correction are brought to the new maximum.
 template <class S, bool observed>
-inline void weigh_strip(Block<S>& b, const Strip<S>& strip, Keys keys) {
+inline void weigh_strip(Block<S>& b, const Strip<S>& strip, const View<S>& view) {
   using T = typename S::Element;
+  const Keys keys = view.keys;
   Pass<S, kVectors, observed> pass{
       b.scores, keys.end - keys.begin, keys.begin % 64, {}, Exponent<S>(Units<T>(b.a).exponent), {}};
   largest<S, kVectors>(b.scores, pass.count, pass.maximum);
   if constexpr (observed) {
-    observe_scores(b, strip, keys, pass.maximum);
-    for (Index r = 0; r < kStrip<S>; ++r) b.offset[r] = r < strip.count ? T(strip.rows[r].position - keys.begin) : T(0);
-    for (int v = 0; v < kVectors; ++v) pass.distances.offset[v] = S::load(b.offset + v * S::width);
-    pass.distances.step = S::set(1);
+    observe_scores(b, strip, view, pass.maximum);
+    pass.distances = lane_distances<S>(b, strip, keys.begin);
   }
   for (int v = 0; v < kVectors; ++v) {
     const Index r = v * S::width;
@@ -137,16 +182,17 @@ inline void weigh_strip(Block<S>& b, const Strip<S>& strip, Keys keys) {
 }
 
 template <class S>
-inline void attend_tile(Block<S>& b, const Strip<S>& strip, Keys keys, Tile<typename S::Element> key,
+inline void attend_tile(Block<S>& b, const Strip<S>& strip, const View<S>& view, Tile<typename S::Element> key,
                         Tile<typename S::Element> value) {
-  score_visible<S>(b.a, b.range.item, strip, keys, key, b.scores);
-  b.observed ? weigh_strip<S, true>(b, strip, keys) : weigh_strip<S, false>(b, strip, keys);
-  const Index count = keys.end - keys.begin;
+  score_visible<S>(b, strip, view, key);
+  b.observed ? weigh_strip<S, true>(b, strip, view) : weigh_strip<S, false>(b, strip, view);
+  const Index count = view.keys.end - view.keys.begin;
   if (!b.careful) {
     add_weighted_values<S>(value, count, b.a.value_dim, b.scores, b.correction, strip.sums);
     return;
   }
-  for (Index r = 0; r < strip.count; ++r) mark_hidden(b.a, b.range.item, strip.rows[r], keys, b.scores + r, kStrip<S>);
+  for (Index r = 0; r < strip.count; ++r)
+    mark_hidden(b.a, b.range.item, strip.rows[r], view.seen[r], view.keys, b.scores + r, kStrip<S>);
   add_visible_values<S>(value, count, b.a.value_dim, b.scores, b.correction, strip.sums);
 }
 
@@ -154,17 +200,18 @@ inline void attend_tile(Block<S>& b, const Strip<S>& strip, Keys keys, Tile<type
 template <class T>
 inline bool write_row(const Arguments& a, Index item, const Row& row, Numbers<T> n, Index r, const T* sums,
                       Index step) {
-  const T total = n.at(kTotal, r) == 0 ? T(1) : n.at(kTotal, r);
+  const Ending end(a, row, n, r);
+  const T total = end.empty() ? T(1) : T(end.whole());
   char* out = a.output + (a.output_layout.at(item, row.head, row.query) - a.output_layout.data);
   double square = 0;
   bool nan = false;
   for (Index d = 0; d < a.value_dim; ++d) {
     const T x = sums[d * step] / total;
-    std::memcpy(out + d * a.output_layout.column, &x, sizeof x);
+    write_element(a.output_layout.type, x, out + d * a.output_layout.column);
     square += double(x) * double(x);
     nan |= x != x;
   }
-  write_statistics(a, item, row, n, r, std::sqrt(square));
+  write_statistics(a, item, row, n, r, end, std::sqrt(square));
   return nan;
 }
 
@@ -180,10 +227,10 @@ inline void attend_tiles(Block<S>& b, const Strip<S>* strips, Keys within) {
     const auto value =
         load_tile(a.value, a.value.at(b.range.item, b.range.kv_head, tile.begin), count, a.value_dim, true, b.value);
     for (Index s = 0; s < b.strips; ++s) {
-      const Keys keys = visible_keys(strips[s].rows, strips[s].count, tile);
-      if (keys.empty()) continue;
-      const Index skipped = keys.begin - tile.begin;
-      attend_tile<S>(b, strips[s], keys, {key.data + skipped * key.stride, key.stride},
+      const View<S> view = view_tile(b, strips[s], tile);
+      if (view.keys.empty()) continue;
+      const Index skipped = view.keys.begin - tile.begin;
+      attend_tile<S>(b, strips[s], view, {key.data + skipped * key.stride, key.stride},
                      {value.data + skipped * value.stride, value.stride});
     }
   }
@@ -199,7 +246,7 @@ inline bool attend_rows(const Arguments& a, const RowRange& range, char* buffer,
   describe_rows(a, range, b.rows);
   Strip<S> strips[kMaxStrips];
   for (Index s = 0; s < b.strips; ++s) begin_strip<S>(a, range.item, strips[s] = b.take_strip(s));
-  attend_tiles<S>(b, strips, visible_keys(b.rows, range.end - range.begin, {0, a.kv_len}));
+  attend_tiles<S>(b, strips, visible_keys(b.rows, range.end - range.begin));
   if (a.stop()) return false;
   bool nan = false;
   for (Index s = 0; s < b.strips; ++s)

@@ -44,6 +44,8 @@ struct Chunk {
   Scratch scratch;
   Row* rows;
   T *query, *scores, *key, *value;
+  Seen* seen;
+  unsigned char* patterns;
   bool observed, careful = false;
 
   Chunk(const Arguments& arguments, const RowRange& r, char* buffer) : a(arguments), range(r), scratch(buffer) {
@@ -52,6 +54,8 @@ struct Chunk {
     scores = scratch.take<T>(a.rows() * kTileKeys);
     key = scratch.take<T>(kTileKeys * copied_stride<T>(a.head_dim));
     value = scratch.take<T>(kTileKeys * copied_stride<T>(a.value_dim));
+    seen = scratch.take<Seen>(a.rows());
+    patterns = scratch.take<unsigned char>(a.rows() * kTileKeys);
     observed = a.observed();
   }
 };
@@ -75,6 +79,42 @@ inline Index first_key_with(const T* scores, Keys keys, T maximum) {
   return j;
 }
 
+// The distances of keys from `first` on, one in each lane.
+template <class S>
+inline Distances<S, 1> key_distances(const Row& row, Index first) {
+  typename S::Element lane[S::width];
+  for (int k = 0; k < S::width; ++k) lane[k] = typename S::Element(row.position - first - k);
+  return {{S::load(lane)}, S::set(typename S::Element(S::width))};
+}
+
+// The part of a tile that the rows see. Only its end is cut: sums keep their order, and what is left out is 0.
+template <class S>
+inline Keys view_rows(Chunk<S>& c, Keys tile) {
+  const Index rows = c.range.end - c.range.begin;
+  for (Index r = 0; r < rows; ++r) c.seen[r] = look(c.a, c.range.item, c.rows[r], tile, c.patterns + r * kTileKeys);
+  const Keys keys = hull(c.seen, rows, tile);
+  return {keys.empty() ? keys.end : tile.begin, keys.end};
+}
+
+// Scores of one row against some keys.
+template <class S>
+inline void score_visible_row(const Chunk<S>& c, Index r, Keys keys, Tile<typename S::Element> key,
+                              typename S::Element* scores) {
+  using T = typename S::Element;
+  const Arguments& a = c.a;
+  const Row& row = c.rows[r];
+  const Index count = keys.end - keys.begin;
+  score_row<S>(key, count, a.head_dim, c.query + r * a.head_dim, scores);
+  const Units<T> units(a);
+  if (finishes(a, units)) {
+    const Index vectors = (count + S::width - 1) / S::width;
+    for (Index k = count; k < vectors * S::width; ++k) scores[k] = 0;
+    const typename S::Vector fall = S::set(a.slopes ? T(-a.slopes[row.head] * units.bias) : T(0));
+    finish_scores<S, 1>(scores, vectors, units, a.slopes ? &fall : nullptr, key_distances<S>(row, keys.begin));
+  }
+  apply_row(a, c.range.item, row, c.seen[r], keys, units.bias, scores, 1);
+}
+
 // One row's scores become weights. Returns the correction for its sums. Scores beyond the last key are hidden.
 template <class S, bool observed>
 inline typename S::Element weigh_row(const Chunk<S>& c, Numbers<typename S::Element> n, Index r, Keys keys,
@@ -92,10 +132,10 @@ inline typename S::Element weigh_row(const Chunk<S>& c, Numbers<typename S::Elem
   if constexpr (observed) {
     if (c.a.statistics[kArgmax] && n.at(kMaximum, r) < maximum)
       n.count(kLargestKey, r) = first_key_with(scores, keys, maximum);
+    n.count(kComputed, r) += keys.end - keys.begin;
     if (c.a.statistics[kVisibleCount] || c.a.statistics[kVisibleDistance])
-      update_visible(c.a, c.range.item, n, r, row, keys);
-    for (int k = 0; k < S::width; ++k) lane[k] = T(row.position - keys.begin - k);
-    pass.distances = {{S::load(lane)}, S::set(T(S::width))};
+      update_visible(c.a, c.range.item, n, r, row, c.seen[r]);
+    pass.distances = key_distances<S>(row, keys.begin);
   }
   maximum = Scalar<T>::max(n.at(kMaximum, r), maximum);
   const Exponent<Scalar<T>> exponent(Units<T>(c.a).exponent);
@@ -121,11 +161,10 @@ inline void attend_chunk_tile(Chunk<S>& c, const Partial<typename S::Element>& p
       load_tile(a.value, a.value.at(item, c.range.kv_head, keys.begin), count, a.value_dim, false, c.value);
   for (Index r = 0; r < a.rows(); ++r) {
     T* scores = c.scores + r * kTileKeys;
-    score_row<S>(key, count, a.head_dim, c.query + r * a.head_dim, scores);
-    apply_visibility(a, item, c.rows[r], keys, Units<T>(a), scores, 1);
+    score_visible_row(c, r, keys, key, scores);
     const T correction = c.observed ? weigh_row<S, true>(c, partial.numbers, r, keys, scores)
                                     : weigh_row<S, false>(c, partial.numbers, r, keys, scores);
-    if (c.careful) mark_hidden(a, item, c.rows[r], keys, scores, 1);
+    if (c.careful) mark_hidden(a, item, c.rows[r], c.seen[r], keys, scores, 1);
     add_weighted_values_row<S>(value, count, a.value_dim, scores, correction, partial.sums + r * a.value_dim);
   }
 }
@@ -141,8 +180,8 @@ inline bool attend_chunk_rows(const Arguments& a, const RowRange& range, Index c
   begin_rows(c);
   const Keys whole{chunk * chunk_keys(a), smaller(a.kv_len, (chunk + 1) * chunk_keys(a))};
   for (Index begin = whole.begin; begin < whole.end && !a.stop(); begin += kTileKeys) {
-    const Keys tile{begin, smaller(begin + kTileKeys, whole.end)};
-    if (!visible_keys(c.rows, a.rows(), tile).empty()) attend_chunk_tile<S>(c, partial, tile);
+    const Keys keys = view_rows(c, {begin, smaller(begin + kTileKeys, whole.end)});
+    if (!keys.empty()) attend_chunk_tile<S>(c, partial, keys);
   }
   bool nan = false;
   for (Index k = 0; k < a.rows() * a.value_dim; ++k) nan |= partial.sums[k] != partial.sums[k];

@@ -18,11 +18,18 @@ void exp2_many(const void* x, void* y, Index n) {
 }
 
 template <class S>
+void tanh_many(const void* x, void* y, Index n) {
+  using T = typename S::Element;
+  for (Index k = 0; k < n; k += S::width)
+    S::store(static_cast<T*>(y) + k, tanh<S>(S::load(static_cast<const T*>(x) + k)));
+}
+
+template <class S>
 constexpr TypedKernels typed_kernels() {
   using T = typename S::Element;
   return {block_rows<S>,      block_scratch<S>,     attend_block<S>, chunk_keys,
           chunk_scratch<S>,   partial_bytes<T>,     attend_chunk<S>, merge_chunks<T>,
-          weights_scratch<S>, weights_rectangle<S>, exp2_many<S>};
+          weights_scratch<S>, weights_rectangle<S>, exp2_many<S>,    tanh_many<S>};
 }
 
 }  // namespace

@@ -20,15 +20,16 @@ struct TypedKernels {
   // kRowMaximum and kRowTotal.
   Index (*weights_scratch)(const Arguments&, Index rows);
   void (*weights)(const Arguments&, const Rectangle&, char* scratch);
-  // 2^x for n numbers of at most 0, n a multiple of 64: for the tests of its error.
+  // 2^x for n numbers of at most 0, and tanh x, n a multiple of 64: for the tests of their errors.
   void (*exp2)(const void* x, void* y, Index n);
+  void (*tanh)(const void* x, void* y, Index n);
 };
 
 struct Kernels {
   const char* name;
   TypedKernels float32, float64;
   [[gnu::always_inline]] const TypedKernels& of(ElementType type) const {
-    return type == ElementType::float32 ? float32 : float64;
+    return type == ElementType::float64 ? float64 : float32;
   }
 };
 

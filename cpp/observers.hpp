@@ -16,9 +16,8 @@
 
 #include <cmath>
 
+#include "scores.hpp"
 #include "simd_scalar.hpp"
-#include "vector_math.hpp"
-#include "visibility.hpp"
 
 namespace headwise {
 namespace {
@@ -37,7 +36,7 @@ enum Field : int {
 };
 
 // Whole numbers kept per row.
-enum Count : int { kLargestKey, kVisible, kVisibleDistances, kNumCounts };
+enum Count : int { kLargestKey, kVisible, kVisibleDistances, kComputed, kNumCounts };
 
 // The numbers of `lanes` rows side by side: field f of row r is at numbers[f · lanes + r].
 template <class T>
@@ -117,15 +116,14 @@ inline Index sum_of_distances(Index position, Keys keys) {
 
 // What a row can see: counted, not weighed, and whatever the scores are.
 template <class T>
-inline void update_visible(const Arguments& a, Index item, Numbers<T> n, Index r, const Row& row, Keys keys) {
-  const Keys range{larger(row.first, keys.begin), smaller(row.last, keys.end)};
-  if (!a.mask.data && !a.bias.data) {
-    n.count(kVisible, r) += range.empty() ? 0 : range.end - range.begin;
-    n.count(kVisibleDistances, r) += sum_of_distances(row.position, range);
+inline void update_visible(const Arguments& a, Index item, Numbers<T> n, Index r, const Row& row, const Seen& seen) {
+  if (!seen.pattern && !a.bias.data && !a.relative_table) {
+    n.count(kVisible, r) += seen.keys.empty() ? 0 : seen.keys.end - seen.keys.begin;
+    n.count(kVisibleDistances, r) += sum_of_distances(row.position, seen.keys);
     return;
   }
-  for (Index j = range.begin; j < range.end; ++j) {
-    if (!visible_to_arrays(a, item, row, j)) continue;
+  for (Index j = seen.keys.begin; j < seen.keys.end; ++j) {
+    if (!seen.sees(j) || !shown_by_bias(a, item, row, j)) continue;
     n.count(kVisible, r) += 1;
     n.count(kVisibleDistances, r) += row.position < j ? j - row.position : row.position - j;
   }
@@ -151,36 +149,67 @@ inline Factors<T> merge(Numbers<T> into, Numbers<T> from, Index r, double expone
   return factors;
 }
 
-// The number asked for, in natural units. A row that saw no key has weights of 0 and an lse of -inf.
+// How a row ends, in natural units. A learned sink is one more key, of its own score and a value of zero: it takes
+// part of the total and nothing else. A row that saw no key stays empty, sink or not.
+struct Ending {
+  double maximum, total;      // largest score, and Σ e^(score - maximum), of the keys
+  double rise = 0, sink = 0;  // the sink's score above the maximum, and its e^rise
+  double scored = 0;          // Σ e^(score - maximum) · (score - maximum), of keys and sink
+
+  template <class T>
+  Ending(const Arguments& a, const Row& row, Numbers<T> n, Index r) {
+    const double natural = Units<T>(a).natural;
+    maximum = double(n.at(kMaximum, r)) * natural;
+    total = double(n.at(kTotal, r));
+    scored = double(n.at(kScored, r)) * natural;
+    if (!a.sink_logits || empty()) return;
+    rise = a.sink_logits[row.head] - maximum;
+    sink = std::exp(rise);
+    scored += sink > 0 ? sink * rise : 0;
+  }
+
+  bool empty() const { return total == 0; }
+  double whole() const { return total + sink; }
+  double share() const { return empty() ? 0 : 1 / whole(); }
+  bool drowned() const { return sink - sink != 0 && rise > 0; }  // beside the sink no key has any weight
+  double lse() const {
+    if (empty()) return -__builtin_inf();
+    return drowned() ? maximum + rise : maximum + std::log(whole());
+  }
+  double entropy() const { return empty() || drowned() ? 0 : std::log(whole()) - scored / whole(); }
+  double sink_weight() const { return drowned() ? 1 : sink * share(); }
+};
+
+// The number asked for, in natural units.
 template <class T>
-inline double finalize(Numbers<T> n, Index r, Statistic statistic, double natural, double output_norm) {
-  const double total = n.at(kTotal, r), maximum = n.at(kMaximum, r);
-  const double share = total == 0 ? 0 : 1 / total;
+inline double finalize(Numbers<T> n, Index r, Statistic statistic, const Ending& end, double output_norm) {
   switch (statistic) {
     case kLse:
-      return total == 0 ? -__builtin_inf() : maximum * natural + std::log(total);
+      return end.lse();
     case kMaxScore:
-      return total - total != 0 ? total : maximum * natural;
+      return end.total - end.total != 0 ? end.total : end.maximum;
     case kEntropy:
-      return total == 0 ? 0 : std::log(total) - n.at(kScored, r) * share * natural;
+      return end.entropy();
     case kMaxWeight:
-      return share;
+      return end.share();
     case kDistance:
-      return n.at(kDistant, r) * share;
+      return n.at(kDistant, r) * end.share();
     case kSelfWeight:
-      return n.at(kSelf, r) * share;
+      return n.at(kSelf, r) * end.share();
     case kPreviousWeight:
-      return n.at(kPrevious, r) * share;
+      return n.at(kPrevious, r) * end.share();
     case kNextWeight:
-      return n.at(kNext, r) * share;
+      return n.at(kNext, r) * end.share();
     case kFirstWeight:
-      return n.at(kFirst, r) * share;
+      return n.at(kFirst, r) * end.share();
+    case kSinkWeight:
+      return end.sink_weight();
     case kOutputNorm:
       return output_norm;
     case kRowMaximum:
-      return maximum;
+      return n.at(kMaximum, r);
     default:
-      return total;
+      return end.whole();
   }
 }
 
@@ -192,22 +221,23 @@ inline Index finalize_count(Numbers<T> n, Index r, Statistic statistic) {
       return n.at(kTotal, r) > 0 ? n.count(kLargestKey, r) : -1;
     case kVisibleCount:
       return n.count(kVisible, r);
+    case kComputedKeys:
+      return n.count(kComputed, r);
     default:
       return n.count(kVisibleDistances, r);
   }
 }
 
 template <class T>
-inline void write_statistics(const Arguments& a, Index item, const Row& row, Numbers<T> n, Index r,
+inline void write_statistics(const Arguments& a, Index item, const Row& row, Numbers<T> n, Index r, const Ending& end,
                              double output_norm) {
-  const double natural = Units<T>(a).natural;
   const Index place = place_of(a, item, row);
   for (int s = 0; s < kNumStatistics; ++s) {
     if (!a.statistics[s]) continue;
     if (kStatistics[s].is_count) {
       static_cast<Index*>(a.statistics[s])[place] = finalize_count(n, r, Statistic(s));
     } else {
-      static_cast<T*>(a.statistics[s])[place] = T(finalize(n, r, Statistic(s), natural, output_norm));
+      static_cast<T*>(a.statistics[s])[place] = T(finalize(n, r, Statistic(s), end, output_norm));
     }
   }
 }

@@ -50,13 +50,6 @@ inline void find_largest(const typename S::Element* scores, Index count, const t
   for (int v = 0; v < vectors; ++v) S::store(where + v * S::width, found[v]);
 }
 
-// Positions of a pass: the query's less the key's in the first vector, and how much less in each next one.
-template <class S, int vectors>
-struct Distances {
-  typename S::Vector offset[vectors];
-  typename S::Vector step;
-};
-
 // p = e^(score - maximum), for one vector.      scored: Σ p · (score - maximum)      distant: Σ p · |distance|
 template <class S, int vectors, bool observed>
 inline void weigh(typename S::Element* scores, int v, typename S::Vector maximum, const Exponent<S>& exponent,

@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "arguments.hpp"
+#include "short_floats.hpp"
 
 namespace headwise {
 namespace {
@@ -38,6 +38,7 @@ class Scratch {
 
 template <class Source, bool swapped>
 struct Reader {
+  static constexpr Index size = sizeof(Source);
   static Source read(const char* p) {
     unsigned char bytes[sizeof(Source)];
     std::memcpy(bytes, p, sizeof bytes);
@@ -54,13 +55,36 @@ struct Reader {
   }
 };
 
+// 16-bit numbers, widened as they are read.
+template <float (*widen)(std::uint16_t), bool swapped>
+struct ShortReader {
+  static constexpr Index size = 2;
+  static float read(const char* p) { return widen(Reader<std::uint16_t, swapped>::read(p)); }
+};
+
 // Calls `use` with the reader of the operand's elements, chosen once and not for each element.
 template <class Use>
 inline void with_reader(const Strided& source, Use use) {
-  if (source.type == ElementType::float32) {
-    source.swapped ? use(Reader<float, true>{}) : use(Reader<float, false>{});
+  switch (source.type) {
+    case ElementType::float32:
+      return source.swapped ? use(Reader<float, true>{}) : use(Reader<float, false>{});
+    case ElementType::float64:
+      return source.swapped ? use(Reader<double, true>{}) : use(Reader<double, false>{});
+    case ElementType::float16:
+      return source.swapped ? use(ShortReader<from_float16, true>{}) : use(ShortReader<from_float16, false>{});
+    case ElementType::bfloat16:
+      return source.swapped ? use(ShortReader<from_bfloat16, true>{}) : use(ShortReader<from_bfloat16, false>{});
+  }
+}
+
+// One number of the result, in its own precision.
+template <class T>
+inline void write_element(ElementType type, T x, char* p) {
+  if (type == ElementType::float16 || type == ElementType::bfloat16) {
+    const std::uint16_t bits = type == ElementType::float16 ? to_float16(float(x)) : to_bfloat16(float(x));
+    std::memcpy(p, &bits, sizeof bits);
   } else {
-    source.swapped ? use(Reader<double, true>{}) : use(Reader<double, false>{});
+    std::memcpy(p, &x, sizeof x);
   }
 }
 
@@ -94,6 +118,16 @@ inline bool usable_in_place(const Strided& source, const char* first, bool reuse
          reinterpret_cast<std::uintptr_t>(first) % alignof(T) == 0;
 }
 
+// One row in the working precision. Adjacent elements have a loop of their own, which compilers turn into vectors.
+template <class Read, class T>
+inline void copy_row(Read reader, const char* row, Index column, Index width, T* copy) {
+  if (column == Read::size) {
+    for (Index d = 0; d < width; ++d) copy[d] = T(reader.read(row + d * Read::size));
+  } else {
+    for (Index d = 0; d < width; ++d) copy[d] = T(reader.read(row + d * column));
+  }
+}
+
 template <class T>
 inline Tile<T> load_tile(const Strided& source, const char* first, Index count, Index width, bool reused, T* scratch) {
   if (usable_in_place<T>(source, first, reused))
@@ -105,9 +139,7 @@ inline Tile<T> load_tile(const Strided& source, const char* first, Index count, 
     if (contiguous_columns<T>(source)) {
       std::memcpy(copy, row, width * sizeof(T));
     } else {
-      with_reader(source, [&](auto reader) {
-        for (Index d = 0; d < width; ++d) copy[d] = T(reader.read(row + d * source.column));
-      });
+      with_reader(source, [&](auto reader) { copy_row(reader, row, source.column, width, copy); });
     }
   }
   return {scratch, stride};

@@ -1,7 +1,11 @@
-// Who may attend: positions, visible ranges of keys, boolean masks and additive biases.
+// Who may attend. The mask is a small program (see MaskStep); here it is asked two things, first for a row against all
+// its keys, then, where that leaves a doubt, for a row against one tile:
 //
-// A row's structured masks are one range of keys, known before any score is computed: tiles outside it are
-// skipped. What is left to do on a tile of scores is row by row, and costs only what is hidden.
+//   Sight    a range of keys that holds all the row sees, and whether it sees every one of them
+//   pattern  one byte for each key, computed only where a sight is not exact
+//
+// Tiles outside every sight are skipped; within a tile only what lies between the first and the last visible key of
+// a strip is computed. What is left to do on a tile of scores costs only what is hidden.
 #pragma once
 
 #include "tiles.hpp"
@@ -9,53 +13,188 @@
 namespace headwise {
 namespace {
 
-// The units of scores: those that cost least and lose nothing.
-//
-//   without a bias   dot products of the scale's sign; the scale's size enters with the exponent, so the difference of
-//                    two scores is taken before it is scaled, and equal dot products stay equal
-//   with a bias      scaled first, as the contract's order has it; by a power of two less where the scale is so large
-//                    that finite scores could overflow
-//
-// natural units = natural · score;   base-2 exponent of a weight = exponent · (score - maximum)
-template <class T>
-struct Units {
-  static constexpr bool single = sizeof(T) == 4;
-  static constexpr double small = single ? 1e-30 : 1e-290, large = single ? 1e30 : 1e290;
+// A range of keys.
+struct Keys {
+  Index begin, end;
+  bool empty() const { return begin >= end; }
+};
 
-  T query = 1;      // factor of the packed queries: -1, 0 or 1
-  T score = 1;      // factor of a dot product
-  double bias = 1;  // factor of a bias
-  double natural = 1;
-  double exponent;
+inline Keys common(Keys one, Keys other) { return {larger(one.begin, other.begin), smaller(one.end, other.end)}; }
 
-  explicit Units(const Arguments& a) {
-    const double size = a.scale < 0 ? -a.scale : a.scale;
-    if (a.bias.data || (size > 0 && size < small)) {
-      while (size / natural > large) natural *= 0x1p60;
-      score = T(a.scale / natural);
-      bias = 1 / natural;
+// The row sees no key outside `keys`; where `exact`, it sees all of them.
+struct Sight {
+  Keys keys;
+  bool exact;
+};
+
+// One query of one head, where it stands on the keys' axis, and what it sees.
+struct Row {
+  Index head, query, position;
+  Sight sight;
+};
+
+inline Sight sight_of_both(Sight one, Sight other) { return {common(one.keys, other.keys), one.exact && other.exact}; }
+
+inline bool holds(Sight whole, Sight part) {
+  return whole.exact && whole.keys.begin <= part.keys.begin && part.keys.end <= whole.keys.end;
+}
+
+inline Sight sight_of_either(Sight one, Sight other) {
+  if (one.keys.empty() || holds(other, one)) return other;
+  if (other.keys.empty() || holds(one, other)) return one;
+  const Keys hull{smaller(one.keys.begin, other.keys.begin), larger(one.keys.end, other.keys.end)};
+  const bool touch = one.keys.begin <= other.keys.end && other.keys.begin <= one.keys.end;
+  return {hull, touch && one.exact && other.exact};
+}
+
+inline Index read_index(const char* p) {
+  Index x;
+  std::memcpy(&x, p, sizeof x);
+  return x;
+}
+
+// The keys within `keys` that a leaf of bands or ranges shows.
+inline Keys range_of_leaf(const MaskStep& leaf, Index item, const Row& row, Keys keys) {
+  if (leaf.kind == MaskStep::ranges) {
+    const char* pair = leaf.query.at(item, 0, row.query);
+    return common(keys, {read_index(pair), read_index(pair + sizeof(Index))});
+  }
+  if (leaf.left != kUnbounded) keys.begin = larger(keys.begin, row.position - leaf.left);
+  if (leaf.right != kUnbounded) keys.end = smaller(keys.end, row.position + leaf.right + 1);
+  return keys;
+}
+
+inline bool is_range(const MaskStep& leaf) { return leaf.kind == MaskStep::band || leaf.kind == MaskStep::ranges; }
+
+// What the row may see of `keys`.
+inline Sight sight_of(const Arguments& a, Index item, const Row& row, Keys keys) {
+  Sight stack[kMaskDepth];
+  int top = -1;
+  for (const MaskStep* step = a.mask; step < a.mask + a.mask_steps; ++step) {
+    if (step->kind == MaskStep::all_of || step->kind == MaskStep::any_of) {
+      --top;
+      stack[top] = step->kind == MaskStep::all_of ? sight_of_both(stack[top], stack[top + 1])
+                                                  : sight_of_either(stack[top], stack[top + 1]);
+    } else if (is_range(*step)) {
+      stack[++top] = {range_of_leaf(*step, item, row, keys), true};
     } else {
-      query = T(a.scale > 0) - T(a.scale < 0);
-      natural = size > 0 ? size : 1;
+      stack[++top] = {keys, false};
     }
-    exponent = smaller(natural, single ? 1e38 : 1e307) * 1.4426950408889634074;
+  }
+  if (top < 0) return {keys, true};
+  return stack[0].keys.empty() ? Sight{{keys.begin, keys.begin}, true} : stack[0];
+}
+
+constexpr Index kTileKeys = 256;
+
+// One leaf's bytes for each key: 1 where the row sees it.
+inline void pattern_of_leaf(const MaskStep& leaf, Index item, const Row& row, Keys keys, unsigned char* seen) {
+  const Index count = keys.end - keys.begin;
+  if (is_range(leaf)) {
+    const Keys range = range_of_leaf(leaf, item, row, keys);
+    for (Index k = 0; k < count; ++k) seen[k] = (range.begin <= keys.begin + k) & (keys.begin + k < range.end);
+  } else if (leaf.kind == MaskStep::same) {
+    const Index id = read_index(leaf.query.at(item, 0, row.query));
+    const char* other = leaf.key.at(item, 0, keys.begin);
+    for (Index k = 0; k < count; ++k) seen[k] = read_index(other + k * leaf.key.row) == id;
+  } else {
+    const char* bytes = leaf.query.at(item, row.head, row.query) + keys.begin * leaf.query.column;
+    if (leaf.query.column == 1) {
+      for (Index k = 0; k < count; ++k) seen[k] = bytes[k] != 0;
+    } else {
+      for (Index k = 0; k < count; ++k) seen[k] = bytes[k * leaf.query.column] != 0;
+    }
+  }
+}
+
+// The whole program's bytes for at most a tile of keys.
+inline void pattern_of(const Arguments& a, Index item, const Row& row, Keys keys, unsigned char* seen) {
+  unsigned char waiting[kMaskDepth - 1][kTileKeys];
+  int top = -1;
+  const auto place = [&](int n) { return n ? waiting[n - 1] : seen; };
+  for (const MaskStep* step = a.mask; step < a.mask + a.mask_steps; ++step) {
+    if (step->kind != MaskStep::all_of && step->kind != MaskStep::any_of) {
+      pattern_of_leaf(*step, item, row, keys, place(++top));
+      continue;
+    }
+    --top;
+    unsigned char* into = place(top);
+    const unsigned char* from = place(top + 1);
+    if (step->kind == MaskStep::all_of) {
+      for (Index k = 0; k < keys.end - keys.begin; ++k) into[k] &= from[k];
+    } else {
+      for (Index k = 0; k < keys.end - keys.begin; ++k) into[k] |= from[k];
+    }
+  }
+}
+
+// What one row sees of a tile: keys in a range, all of them where there is no pattern.
+struct Seen {
+  Keys keys;
+  const unsigned char* pattern = nullptr;  // for keys from `base` on
+  Index base = 0;
+
+  bool sees(Index j) const { return keys.begin <= j && j < keys.end && (!pattern || pattern[j - base]); }
+
+  // The keys that follow j and are all seen: eight where that is quick to tell, else one or none.
+  Index run(Index j) const {
+    if (!pattern) return keys.end - j;
+    std::uint64_t eight = 0;
+    if (j + 8 <= keys.end) std::memcpy(&eight, pattern + (j - base), 8);
+    return eight == 0x0101010101010101u ? 8 : pattern[j - base];
   }
 };
 
-// One query of one head and the keys [first, last) that its structured masks let it see.
-struct Row {
-  Index head, query, position, first, last;
-};
+// Looks at a tile with a row's eyes. `buffer` takes its pattern, where one is needed.
+inline Seen look(const Arguments& a, Index item, const Row& row, Keys tile, unsigned char* buffer) {
+  const Keys near = common(row.sight.keys, tile);
+  if (row.sight.exact || near.empty()) return {near};
+  const Sight sight = sight_of(a, item, row, near);
+  if (sight.exact) return {sight.keys};
+  Seen seen{sight.keys, buffer, sight.keys.begin};
+  pattern_of(a, item, row, sight.keys, buffer);
+  while (!seen.keys.empty() && !buffer[seen.keys.begin - seen.base]) ++seen.keys.begin;
+  while (!seen.keys.empty() && !buffer[seen.keys.end - 1 - seen.base]) --seen.keys.end;
+  return seen;
+}
+
+// The smallest range that holds what every row sees.
+inline Keys hull(const Seen* seen, Index count, Keys tile) {
+  Keys keys{tile.end, tile.begin};
+  for (Index r = 0; r < count; ++r) {
+    if (seen[r].keys.empty()) continue;
+    keys.begin = smaller(keys.begin, seen[r].keys.begin);
+    keys.end = larger(keys.end, seen[r].keys.end);
+  }
+  return keys;
+}
+
+// Whether every row sees all of `keys`.
+inline bool all_seen(const Seen* seen, Index count, Keys keys) {
+  bool all = true;
+  for (Index r = 0; r < count; ++r)
+    all &= !seen[r].pattern & (seen[r].keys.begin <= keys.begin) & (keys.end <= seen[r].keys.end);
+  return all;
+}
+
+// Calls `hide(j)` for every key in `keys` that the row does not see.
+template <class Hide>
+inline void for_hidden_keys(const Seen& seen, Keys keys, Hide hide) {
+  const Keys inner = common(seen.keys, keys);
+  for (Index j = keys.begin; j < smaller(inner.begin, keys.end); ++j) hide(j);
+  for (Index j = larger(inner.end, keys.begin); j < keys.end; ++j) hide(j);
+  if (!seen.pattern) return;
+  for (Index j = inner.begin; j < inner.end;) {
+    const Index run = seen.run(j);
+    if (!run) hide(j);
+    j += run ? run : 1;
+  }
+}
 
 inline Row describe_row(const Arguments& a, const RowRange& range, Index r) {
-  Row row;
-  row.head = range.kv_head * a.group() + r / a.query_len;
-  row.query = r % a.query_len;
+  Row row{range.kv_head * a.group() + r / a.query_len, r % a.query_len, 0, {}};
   row.position = row.query + a.query_offset[range.item];
-  row.first = a.left == kUnbounded ? 0 : larger<Index>(0, row.position - a.left);
-  row.last = a.right == kUnbounded ? a.kv_len : smaller<Index>(a.kv_len, row.position + a.right + 1);
-  row.first = smaller(row.first, a.kv_len);
-  row.last = larger(row.last, row.first);
+  row.sight = sight_of(a, range.item, row, {0, a.kv_len});
   return row;
 }
 
@@ -64,109 +203,20 @@ inline void describe_rows(const Arguments& a, const RowRange& range, Row* rows) 
   for (Index r = range.begin; r < range.end; ++r) rows[r - range.begin] = describe_row(a, range, r);
 }
 
+// The keys that at least one of the rows may see.
+inline Keys visible_keys(const Row* rows, Index count) {
+  Keys seen{kUnbounded, 0};
+  for (Index r = 0; r < count; ++r) {
+    if (rows[r].sight.keys.empty()) continue;
+    seen.begin = smaller(seen.begin, rows[r].sight.keys.begin);
+    seen.end = larger(seen.end, rows[r].sight.keys.end);
+  }
+  return seen;
+}
+
 // Where a row's number is in the arrays of statistics.
 inline Index place_of(const Arguments& a, Index item, const Row& row) {
   return (item * a.num_heads + row.head) * a.query_len + row.query;
-}
-
-// A range of keys.
-struct Keys {
-  Index begin, end;
-  bool empty() const { return begin >= end; }
-};
-
-// The keys in `within` that at least one of the rows may see.
-inline Keys visible_keys(const Row* rows, Index count, Keys within) {
-  Keys seen{within.end, within.begin};
-  for (Index r = 0; r < count; ++r) {
-    if (rows[r].first >= rows[r].last) continue;
-    seen.begin = smaller(seen.begin, rows[r].first);
-    seen.end = larger(seen.end, rows[r].last);
-  }
-  return {larger(seen.begin, within.begin), smaller(seen.end, within.end)};
-}
-
-// Whether the boolean array and the bias, where given, let a row see key j.
-inline bool visible_to_arrays(const Arguments& a, Index item, const Row& row, Index j) {
-  if (a.mask.data && !a.mask.at(item, row.head, row.query)[j * a.mask.column]) return false;
-  bool visible = true;
-  if (a.bias.data)
-    with_reader(a.bias, [&](auto reader) {
-      visible = reader.read(a.bias.at(item, row.head, row.query) + j * a.bias.column) != -__builtin_inf();
-    });
-  return visible;
-}
-
-// Whether every row sees all of `keys` and nothing is added to their scores: then there is nothing to apply.
-inline bool all_visible(const Arguments& a, const Row* rows, Index count, Keys keys) {
-  bool all = !a.mask.data && !a.bias.data;
-  for (Index r = 0; r < count; ++r) all &= (rows[r].first <= keys.begin) & (keys.end <= rows[r].last);
-  return all;
-}
-
-// Calls `hide(j)` for every key in `keys` that the row may not see.
-template <class Hide>
-inline void for_hidden_keys(const Arguments& a, Index item, const Row& row, Keys keys, Hide hide) {
-  const Index first = larger(row.first, keys.begin), last = smaller(row.last, keys.end);
-  for (Index j = keys.begin; j < smaller(first, keys.end); ++j) hide(j);
-  for (Index j = larger(last, keys.begin); j < keys.end; ++j) hide(j);
-  if (!a.mask.data) return;
-  const char* mask = a.mask.at(item, row.head, row.query);
-  const Index step = a.mask.column;
-  Index j = first;
-  while (j < last) {
-    std::uint64_t eight = 0;
-    if (step == 1 && j + 8 <= last) std::memcpy(&eight, mask + j, 8);
-    if (eight == 0x0101010101010101u) {
-      j += 8;
-    } else {
-      if (!mask[j * step]) hide(j);
-      ++j;
-    }
-  }
-}
-
-// A bias in the working precision. A finite one stays finite, -1e300 in float32 too: only an infinite one hides its
-// key.
-template <class T>
-inline T working_bias(double bias) {
-  constexpr double most = sizeof(T) == 4 ? 3.4028234663852886e38 : 1.7976931348623157e308;
-  return bias - bias != 0 ? T(bias) : T(larger(-most, smaller(most, bias)));
-}
-
-// Scales a row of dot products and adds the bias. A bias of -inf hides its key whatever the score is, NaN included.
-template <class T>
-inline void add_bias(const Arguments& a, Index item, const Row& row, Keys keys, const Units<T>& units, T* scores,
-                     Index step) {
-  constexpr T hidden = -T(__builtin_inf());
-  if (!a.bias.data) {
-    for (Index j = keys.begin; j < keys.end; ++j) scores[(j - keys.begin) * step] *= units.score;
-    return;
-  }
-  const char* bias = a.bias.at(item, row.head, row.query);
-  with_reader(a.bias, [&](auto reader) {
-    for (Index j = keys.begin; j < keys.end; ++j) {
-      const T added = working_bias<T>(reader.read(bias + j * a.bias.column) * units.bias);
-      T& score = scores[(j - keys.begin) * step];
-      score = added == hidden ? hidden : score * units.score + added;
-    }
-  });
-}
-
-// Dot products of one row become scores: scaled, biased, and -inf where the key is hidden. The score of key j is at
-// scores[(j - keys.begin) · step].
-template <class T>
-inline void apply_visibility(const Arguments& a, Index item, const Row& row, Keys keys, const Units<T>& units,
-                             T* scores, Index step) {
-  if (a.bias.data || units.score != 1) add_bias(a, item, row, keys, units, scores, step);
-  for_hidden_keys(a, item, row, keys, [&](Index j) { scores[(j - keys.begin) * step] = -T(__builtin_inf()); });
-}
-
-// Marks the weights of hidden keys as such: -1.
-template <class T>
-inline void mark_hidden(const Arguments& a, Index item, const Row& row, Keys keys, T* weights, Index step) {
-  for (Index j = keys.begin; j < keys.end; ++j)
-    if (j < row.first || j >= row.last || !visible_to_arrays(a, item, row, j)) weights[(j - keys.begin) * step] = T(-1);
 }
 
 }  // namespace

@@ -66,7 +66,9 @@ inline void weights_of_strips(const Arguments& a, const Rectangle& rectangle, co
       const Keys keys{begin, smaller(begin + kTileKeys, rectangle.key_end)};
       const auto key =
           load_tile(a.key, a.key.at(range.item, range.kv_head, begin), keys.end - keys.begin, a.head_dim, true, b.key);
-      score_visible<S>(a, rectangle.item, strip, keys, key, b.scores);
+      View<S> view = view_tile(b, strip, keys);
+      view.keys = keys;
+      score_visible<S>(b, strip, view, key);
       write_strip_weights<S>(b, strip, rectangle, keys);
     }
   }
@@ -82,10 +84,10 @@ inline void weights_of_rows(const Arguments& a, const Rectangle& rectangle, cons
     const Keys keys{begin, smaller(begin + kTileKeys, rectangle.key_end)};
     const Index count = keys.end - keys.begin, vectors = (count + S::width - 1) / S::width;
     const auto key = load_tile(a.key, a.key.at(range.item, range.kv_head, begin), count, a.head_dim, false, c.key);
+    view_rows(c, keys);
     for (Index r = 0; r < range.end - range.begin; ++r) {
       const Row& row = c.rows[r];
-      score_row<S>(key, count, a.head_dim, c.query + r * a.head_dim, c.scores);
-      apply_visibility(a, range.item, row, keys, units, c.scores, 1);
+      score_visible_row(c, r, keys, key, c.scores);
       for (Index k = count; k < vectors * S::width; ++k) c.scores[k] = 0;
       normalise<S>(c.scores, vectors, Final<T>(a, range.item, row), Exponent<S>(units.exponent));
       std::memcpy(place_in<T>(rectangle, row, keys.begin), c.scores, count * sizeof(T));

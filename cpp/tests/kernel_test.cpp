@@ -71,6 +71,15 @@ void check_weights(Problem<T>& p, const TypedKernels& k, const char* set) {
     }
 }
 
+// An output of 16 bits is the answer rounded to them.
+template <class T>
+void check_output(const Problem<T>& p, double got, double want, const char* set) {
+  const ElementType type = p.output.layout.type;
+  const double rounding = type == ElementType::float16 ? 0x1p-11 : type == ElementType::bfloat16 ? 0x1p-8 : 0;
+  const double allowed = kTolerance<T> + rounding * std::fabs(want);
+  check(std::fabs(got - want) <= allowed + kTolerance<T> * std::fabs(want), set, "output", p.shape, got, want);
+}
+
 template <class T>
 void check_rows(const Problem<T>& p, const char* set) {
   for (Index h = 0; h < p.shape.heads; ++h)
@@ -78,10 +87,11 @@ void check_rows(const Problem<T>& p, const char* set) {
       const Answer answer(p, h, i);
       const auto row = std::size_t(h * p.shape.query_len + i);
       for (Index d = 0; d < p.shape.value_dim; ++d)
-        check_near<T>(double(p.output.get(h, i, d)), answer.output[std::size_t(d)], set, "output", p.shape);
+        check_output<T>(p, p.output.get(h, i, d), answer.output[std::size_t(d)], set);
       check_near<T>(double(p.numbers[kLse][row]), answer.lse, set, "lse", p.shape);
       check_near<T>(double(p.numbers[kEntropy][row]), answer.entropy, set, "entropy", p.shape);
       check_near<T>(double(p.numbers[kDistance][row]), answer.distance, set, "distance", p.shape);
+      check_near<T>(double(p.numbers[kSinkWeight][row]), answer.sink, set, "sink weight", p.shape);
       check_near<T>(double(p.counts[kArgmax][row]), double(answer.argmax), set, "argmax", p.shape);
       check_near<T>(double(p.counts[kVisibleCount][row]), double(answer.visible), set, "visible count", p.shape);
     }
@@ -106,16 +116,32 @@ void test_hidden_nan(const TypedKernels& k, const char* set) {
     const Shape shape{2, 1, query_len, 300, 19, 21, 0, 200};
     Problem<T> p(shape);
     const Index last = query_len + 199;
-    p.key.set(0, last, 3, T(NAN));
-    p.value.set(0, last, 3, T(NAN));
+    p.key.set(0, last, 3, NAN);
+    p.value.set(0, last, 3, NAN);
     query_len < 8 ? run_chunks(p.a, k) : run_blocks(p.a, k, k.block_rows(p.a));
     for (Index h = 0; h < 2; ++h)
       for (Index i = 0; i < query_len; ++i)
         for (Index d = 0; d < 21; ++d) {
-          const double x = double(p.output.get(h, i, d));
+          const double x = p.output.get(h, i, d);
           check(std::isnan(x) == (i == query_len - 1), set, "hidden NaN", shape, x, 0);
         }
   }
+}
+
+// Every number of 16 bits that is not NaN comes back as it was, and the smallest and largest are what they should be.
+void test_short_floats() {
+  const Shape none{};
+  for (int k = 0; k < 0x10000; ++k) {
+    const auto bits = std::uint16_t(k);
+    const float half = from_float16(bits), brain = from_bfloat16(bits);
+    check(std::isnan(half) || to_float16(half) == bits, "all", "float16", none, double(half), k);
+    check(std::isnan(brain) || to_bfloat16(brain) == bits, "all", "bfloat16", none, double(brain), k);
+  }
+  check(from_float16(1) == 0x1p-24f, "all", "least float16", none, double(from_float16(1)), 0x1p-24);
+  check(from_float16(0x7bff) == 65504, "all", "largest float16", none, double(from_float16(0x7bff)), 65504);
+  check(to_float16(65520) == 0x7c00, "all", "beyond float16", none, to_float16(65520), 0x7c00);
+  check(std::isnan(from_float16(to_float16(NAN))), "all", "NaN as float16", none, 0, NAN);
+  check(std::isnan(from_bfloat16(to_bfloat16(NAN))), "all", "NaN as bfloat16", none, 0, NAN);
 }
 
 // Where all scores are equal, the first key has the largest weight, across tiles and chunks.
@@ -134,13 +160,25 @@ const Shape kShapes[] = {
     {1, 1, 1, 0, 4, 4},
     {2, 2, 3, 5, 2, 7},
     {2, 1, 7, 8, 3, 9, 0, 1},
-    {1, 1, 15, 16, 15, 17, 0, 1, true},
-    {4, 2, 17, 63, 16, 15, kUnbounded, 0, true, true},
-    {3, 1, 64, 65, 33, 31, 0, 1, false, true, 0, true},
-    {2, 2, 65, 64, 64, 64, 0, -1, false, false, 3},
+    {1, 1, 15, 16, 15, 17, 0, 1, Joined::array},
+    {4, 2, 17, 63, 16, 15, kUnbounded, 0, Joined::array, true},
+    {3, 1, 64, 65, 33, 31, 0, 1, Joined::nothing, true, 0, true},
+    {2, 2, 65, 64, 64, 64, 0, -1, Joined::nothing, false, 3},
     {1, 1, 130, 259, 8, 65, 0, 129},
-    {6, 2, 2, 1030, 24, 40, 0, 1028, true, false, 0, true},
-    {1, 1, 3, 700, 128, 128, kUnbounded, 0, false, true},
+    {6, 2, 2, 1030, 24, 40, 0, 1028, Joined::array, false, 0, true},
+    {1, 1, 3, 700, 128, 128, kUnbounded, 0, Joined::nothing, true},
+    {4, 2, 40, 700, 16, 17, 0, 500, Joined::ranges},
+    {4, 2, 3, 700, 16, 17, 0, 500, Joined::ranges},
+    {2, 1, 40, 700, 16, 17, 0, 500, Joined::same},
+    {2, 1, 3, 700, 16, 17, 0, 500, Joined::same},
+    {2, 2, 40, 700, 16, 17, 0, 200, Joined::either},
+    {2, 2, 3, 700, 16, 17, 0, 200, Joined::either},
+    {4, 2, 40, 300, 16, 17, 0, 260, Joined::array, true, 0, false, true, true, true},
+    {4, 2, 3, 300, 16, 17, 0, 260, Joined::array, true, 0, false, true, true, true},
+    {2, 1, 40, 300, 24, 33, 0, 260, Joined::nothing, true, 1, true, false, false, true, ElementType::float16},
+    {2, 1, 3, 300, 24, 33, 0, 260, Joined::nothing, true, 1, true, false, true, false, ElementType::float16},
+    {2, 1, 40, 300, 24, 33, 0, 260, Joined::nothing, true, 1, true, true, false, false, ElementType::bfloat16},
+    {2, 1, 3, 300, 24, 33, 0, 260, Joined::nothing, true, 1, true, false, false, true, ElementType::bfloat16},
     {1, 1, 40, 530, 512, 1, 0, 490},  // rows 2 KiB apart
 };
 
@@ -157,6 +195,7 @@ void test_all(const TypedKernels& k, const char* set) {
 int main() {
   using namespace headwise;
   int count, run = 0;
+  testing::test_short_floats();
   const Kernels* const* tables = built_kernels(&count);
   for (int t = 0; t < count; ++t) {
     if (!runs_here(*tables[t])) {

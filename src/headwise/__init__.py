@@ -5,9 +5,10 @@ As fast as fused, as visible as eager. Start with `scaled_dot_product_attention`
 apart; `MultiHeadAttention` adds the projections. `headwise.reference` is all of it in plain NumPy.
 """
 
-from headwise import masks, reference, statistics
+from headwise import biases, masks, reference, statistics
 from headwise._threads import get_num_threads, set_num_threads
 from headwise.attention import scaled_dot_product_attention
+from headwise.biases import alibi, alibi_slopes, relative
 from headwise.heads import (
     combine_heads,
     multi_head_attention,
@@ -15,7 +16,7 @@ from headwise.heads import (
     split_heads,
 )
 from headwise.layer import MultiHeadAttention
-from headwise.masks import causal
+from headwise.masks import causal, documents, lengths, prefix, window
 from headwise.observation import Observation, observe
 
 __version__ = "0.1.0"
@@ -23,16 +24,24 @@ __version__ = "0.1.0"
 __all__ = [
     "MultiHeadAttention",
     "Observation",
+    "alibi",
+    "alibi_slopes",
+    "biases",
     "causal",
     "combine_heads",
+    "documents",
     "get_num_threads",
+    "lengths",
     "masks",
     "multi_head_attention",
     "multi_head_attention_per_head",
     "observe",
+    "prefix",
     "reference",
+    "relative",
     "scaled_dot_product_attention",
     "set_num_threads",
     "split_heads",
     "statistics",
+    "window",
 ]

@@ -15,7 +15,8 @@ from headwise._errors import listing
 
 Array: TypeAlias = NDArray[Any]
 
-FLOATS = ("float32", "float64")
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+BFLOAT16 = np.dtype([("bfloat16", np.uint16)])  # NumPy has no such number: its bits, by that name
 _CPU = 1  # DLPack's device type of host memory
 
 
@@ -41,7 +42,7 @@ def to_numpy(name: str, x: Any) -> Array:
             "and say with mask= which keys may be attended to"
         )
     if isinstance(x, np.ndarray):
-        return np.asarray(x)
+        return x.view(BFLOAT16) if _named_bfloat16(x) else np.asarray(x)
     if isinstance(x, bool | int | float | complex | list | tuple | np.generic):
         return _from_python(name, x)
     if hasattr(x, "__dlpack__"):
@@ -73,12 +74,42 @@ def _from_dlpack(name: str, x: Any) -> Array:
             f"first, for example with {name}.cpu()"
         )
     try:
+        if _named_bfloat16(x):
+            return _from_bfloat16(x)
         return np.asarray(x.numpy()) if is_torch(x) else np.from_dlpack(x)
     except (BufferError, RuntimeError, TypeError) as error:
         raise TypeError(
             f"{name} is a {type(x).__name__} of dtype {x.dtype} that NumPy cannot read ({error}): "
             f"convert it to dense {listing(FLOATS)} first"
         ) from None
+
+
+def _named_bfloat16(x: Any) -> bool:
+    """Tell whether an array holds bfloat16: ml_dtypes' in NumPy, PyTorch's or JAX's."""
+    return str(x.dtype).removeprefix("torch.") == "bfloat16"
+
+
+def _from_bfloat16(x: Any) -> Array:
+    if is_torch(x):
+        return np.asarray(x.view(sys.modules["torch"].int16).numpy()).view(BFLOAT16)
+    return np.asarray(x).view(BFLOAT16)
+
+
+def widen(array: Array) -> Array:
+    """Return bfloat16 numbers as float32 ones; other arrays as they are."""
+    if array.dtype != BFLOAT16:
+        return array
+    bits = array.view(np.uint16).astype(np.uint32) << 16
+    return bits.view(np.float32)
+
+
+def narrow(array: Array) -> Array:
+    """Round float32 numbers to bfloat16: to the nearest, ties to even; NaN stays NaN."""
+    numbers = np.ascontiguousarray(array, dtype=np.float32)
+    bits = numbers.view(np.uint32)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    rounded = np.where(np.isnan(numbers), (bits >> 16) | 0x40, rounded)
+    return rounded.astype(np.uint16).view(BFLOAT16)
 
 
 def _in_host_memory(x: Any) -> bool:
@@ -95,8 +126,18 @@ def is_torch(x: Any) -> bool:
     return torch is not None and isinstance(x, torch.Tensor)
 
 
+def is_float(array: Array) -> bool:
+    """Tell whether the kernels read an array's floats as they lie."""
+    return (array.dtype.kind == "f" and array.dtype.itemsize <= 8) or array.dtype == BFLOAT16
+
+
+def dtype_name(array: Array) -> str:
+    """Return the name of an array's dtype, for messages."""
+    return "bfloat16" if array.dtype == BFLOAT16 else str(array.dtype)
+
+
 def to_operand(name: str, x: Any) -> Array:
-    """View ``x`` as an array the kernels read: float32 or float64 in either byte order.
+    """View ``x`` as an array the kernels read: a float of 16, 32 or 64 bits in either byte order.
 
     Whole numbers and truth values become float64, as where NumPy divides them.
 
@@ -106,23 +147,45 @@ def to_operand(name: str, x: Any) -> Array:
         For every other dtype.
     """
     array = to_numpy(name, x)
-    kind, size = array.dtype.kind, array.dtype.itemsize
-    if kind == "f" and size in {4, 8}:
+    if is_float(array):
         return array
-    if kind in "iub":
+    if array.dtype.kind in "iub":
         return array.astype(np.float64)
-    advice = f"{name}.float()" if is_torch(x) else f"{name}.astype(numpy.float32)"
-    convertible = kind == "f" or size == 2
+    convertible = array.dtype.kind == "f" or array.dtype.name.startswith("float")
     raise TypeError(
         f"{name} has dtype {array.dtype}, expected {listing(FLOATS)} (or whole numbers)"
-        + (f": pass {advice}" if convertible else "")
+        + (f": pass {name}.astype(numpy.float32)" if convertible else "")
     )
+
+
+def to_additive(name: str, x: Any) -> Array:
+    """View ``x`` as floats to add to scores; those that kernels don't read are converted.
+
+    Raises
+    ------
+    TypeError
+        For what is no array of floats.
+    """
+    array = to_numpy(name, x)
+    if is_float(array):
+        return array
+    if array.dtype.kind == "f":
+        return array.astype(np.float64)
+    if array.dtype.name.startswith("float"):  # 8 bits and fewer, of ml_dtypes
+        return array.astype(np.float32)
+    advice = "pass it as mask=" if array.dtype.kind == "b" else "convert it first"
+    raise TypeError(f"{name} has dtype {array.dtype}, expected floating point: {advice}")
 
 
 def like(x: Any, array: Array) -> Any:
     """Give ``array`` the type of ``x``: the library that an argument came from."""
     if isinstance(x, np.ndarray) or not hasattr(x, "__dlpack__"):
-        return array
+        return array.view(x.dtype) if array.dtype == BFLOAT16 else array
     if is_torch(x):
-        return sys.modules["torch"].from_numpy(array)
+        torch = sys.modules["torch"]
+        if array.dtype == BFLOAT16:
+            return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+        return torch.from_numpy(array)
+    if array.dtype == BFLOAT16:
+        array = array.view(np.asarray(x).dtype)
     return x.__array_namespace__().asarray(array)

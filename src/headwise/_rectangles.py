@@ -62,7 +62,7 @@ class Rectangles:
     def _fill(self, rectangles: Array, size: int) -> Array:
         """Have the kernel compute rectangles (item, head, query and key range), end to end."""
         p = self.prepared
-        flat = np.empty(size, p.dtype)
+        flat = np.empty(size, p.working_dtype)
         shape = np.broadcast_to(np.empty((), p.dtype), p.sizes.output)
         arguments = kernel_arguments(p, shape, self.statistics)
         _binding.weights(*arguments, rectangles, flat, p.num_threads, _binding.instruction_set())

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from headwise import _binding
-from headwise._arrays import Array, like, to_numpy
+from headwise._arrays import Array, dtype_name, like, to_numpy
 from headwise._errors import shape_text
 from headwise._prepare import Prepared, prepare
 
@@ -23,35 +23,47 @@ def scaled_dot_product_attention(
     query_offset: Any = None,
     scale: float | None = None,
     bias: Any = None,
+    softcap: float | None = None,
+    sink_logits: Any = None,
     out: Any = None,
     num_threads: int | None = None,
 ) -> ArrayT:
     r"""Attend: ``softmax(scale · query keyᵀ + bias, where mask) · value``, exactly.
 
-    The whole matrix of weights is never formed; memory does not grow with the lengths.
+    Scores are scaled, then capped, then biased, then masked; a sink is one more key. The whole
+    matrix of weights is never formed; memory does not grow with the lengths.
 
     Parameters
     ----------
     query
-        ``(..., num_heads, query_len, head_dim)``, float32 or float64. Any number of leading
-        dimensions, none included; they broadcast as in NumPy.
+        ``(..., num_heads, query_len, head_dim)``: float16, bfloat16 (ml_dtypes' in NumPy),
+        float32 or float64. Any number of leading dimensions, none included; they broadcast as in
+        NumPy. Scores and sums of 16-bit inputs are float32.
     key
         ``(..., num_kv_heads, kv_len, head_dim)``. From 4 dimensions on, heads may be grouped: query
-        head h reads key/value head ``h // (num_heads // num_kv_heads)``.
+        head h reads key/value head ``h // (num_heads // num_kv_heads)``. The query's dtype, or 16
+        bits with a float32 query.
     value
         ``(..., num_kv_heads, kv_len, value_dim)``.
     mask
         Who may attend, True = may attend: a boolean array that broadcasts to ``(..., num_heads,
-        query_len, kv_len)``, whole numbers 0 and 1, `headwise.causal`, or several combined with
-        ``&``. A float array is added to the scores, as `bias` is.
+        query_len, kv_len)``, whole numbers 0 and 1, a mask of `headwise.masks` (`causal`,
+        `window`, `lengths`, `documents`, `prefix`), or several combined with ``&`` and ``|``. A
+        float array is added to the scores, as `bias` is.
     query_offset
         Where query 0 stands on the keys' axis: a whole number, one for each batch item,
-        ``"upper_left"`` (0) or ``"lower_right"`` (``kv_len - query_len``). Must be given where the
-        lengths differ and the mask depends on positions.
+        ``"upper_left"`` (0) or ``"lower_right"`` (``kv_len - query_len``; with `lengths`, each
+        item's own). Must be given where the lengths differ and mask or bias depend on positions.
     scale
         Factor of the scores; None is ``1/√head_dim``.
     bias
-        Float array added to the scores, broadcast as `mask` is; -inf hides a key.
+        Added to the scores: a float array, broadcast as `mask` is, `headwise.alibi`,
+        `headwise.relative`, or a sum of such; -inf hides a key.
+    softcap
+        Bounds the scores before the bias: ``softcap · tanh(scores / softcap)``; None is no bound.
+    sink_logits
+        ``(num_heads,)``: scores of one extra key for each head, whose value is zero. The weights
+        of a row then add to less than 1.
     out
         Array to write the result to: its shape, the query's dtype.
     num_threads
@@ -100,6 +112,8 @@ def scaled_dot_product_attention(
         query_offset=query_offset,
         scale=scale,
         bias=bias,
+        softcap=softcap,
+        sink_logits=sink_logits,
         num_threads=num_threads,
     )
     if out is None:
@@ -118,11 +132,8 @@ def kernel_arguments(prepared: Prepared, output: Array, statistics: dict[str, Ar
         prepared.key,
         prepared.value,
         output,
-        prepared.boolean,
-        prepared.bias,
-        prepared.scale,
-        prepared.band.left,
-        prepared.band.right,
+        prepared.mask.program,
+        prepared.scoring.for_kernel(),
         0 if offset is None else offset,
         [(_binding.STATISTICS[name], array) for name, array in statistics.items()],
     ]
@@ -146,7 +157,9 @@ def _check_out(out: Any, prepared: Prepared) -> Array:
             f"{shape_text(array.shape)}"
         )
     if array.dtype != prepared.dtype:
-        raise ValueError(f"out must have the query's dtype {prepared.dtype}, got {array.dtype}")
+        raise ValueError(
+            f"out must have the query's dtype {dtype_name(prepared.query)}, got {dtype_name(array)}"
+        )
     if not array.flags.writeable or _overlaps_itself(array):
         raise ValueError("out must be writable and hold every element once, got a view that is not")
     return array
@@ -165,8 +178,7 @@ def _overlaps_itself(array: Array) -> bool:
 
 def _run_into(prepared: Prepared, out: Array) -> None:
     """Write to ``out``, by way of a fresh array where it may overlap an operand."""
-    operands = (prepared.query, prepared.key, prepared.value, prepared.boolean, prepared.bias)
-    if any(a is not None and np.may_share_memory(a, out) for a in operands):
+    if any(np.may_share_memory(array, out) for array in prepared.operands):
         fresh = np.empty(out.shape, out.dtype)
         run(prepared, fresh, {})
         out[...] = fresh

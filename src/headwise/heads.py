@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import numpy as np
 
 from headwise._arrays import to_numpy
 from headwise._errors import shape_text
+from headwise._prepare import Options
 from headwise.attention import scaled_dot_product_attention
 
 ArrayT = TypeVar("ArrayT")
@@ -135,10 +136,7 @@ def multi_head_attention_per_head(
     mask: Any = None,
     *,
     num_kv_heads: int | None = None,
-    query_offset: Any = None,
-    scale: float | None = None,
-    bias: Any = None,
-    num_threads: int | None = None,
+    **options: Unpack[Options],
 ) -> ArrayT:
     """Split query, key and value into heads and attend in each; the heads stay apart.
 
@@ -150,10 +148,13 @@ def multi_head_attention_per_head(
         ``(batch, kv_len, num_kv_heads · d_k)``.
     num_heads
         Heads of the query.
-    mask, query_offset, scale, bias, num_threads
+    mask
         As in `headwise.scaled_dot_product_attention`, which is called once.
     num_kv_heads
         Heads of key and value, where fewer (grouped heads); None is ``num_heads``.
+    **options
+        ``query_offset``, ``scale``, ``bias``, ``softcap``, ``sink_logits`` and ``num_threads``, as
+        there.
 
     Returns
     -------
@@ -178,16 +179,7 @@ def multi_head_attention_per_head(
         split_heads(key, kv_heads),
         split_heads(value, kv_heads),
     )
-    return scaled_dot_product_attention(
-        q,
-        k,
-        v,
-        mask,
-        query_offset=query_offset,
-        scale=scale,
-        bias=bias,
-        num_threads=num_threads,
-    )
+    return scaled_dot_product_attention(q, k, v, mask, **options)
 
 
 def multi_head_attention(
@@ -198,10 +190,7 @@ def multi_head_attention(
     mask: Any = None,
     *,
     num_kv_heads: int | None = None,
-    query_offset: Any = None,
-    scale: float | None = None,
-    bias: Any = None,
-    num_threads: int | None = None,
+    **options: Unpack[Options],
 ) -> ArrayT:
     """Attend in every head and put the heads side by side again, without any projection.
 
@@ -230,9 +219,6 @@ def multi_head_attention(
         num_heads,
         mask,
         num_kv_heads=num_kv_heads,
-        query_offset=query_offset,
-        scale=scale,
-        bias=bias,
-        num_threads=num_threads,
+        **options,
     )
     return combine_heads(head_outputs)

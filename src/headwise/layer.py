@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
 from headwise._arrays import Array, like, to_operand
 from headwise._errors import shape_text
+from headwise._prepare import Options
 from headwise.heads import combine_heads, multi_head_attention_per_head, split_heads
 from headwise.observation import Observation, observe
 from headwise.statistics import Statistic
@@ -177,10 +178,7 @@ class MultiHeadAttention:
         key: Any = None,
         value: Any = None,
         mask: Any = None,
-        *,
-        query_offset: Any = None,
-        bias: Any = None,
-        num_threads: int | None = None,
+        **options: Unpack[Options],
     ) -> Any:
         """Attend and project: ``(..., query_len, out_features)``.
 
@@ -188,9 +186,7 @@ class MultiHeadAttention:
         `headwise.scaled_dot_product_attention`. True in a boolean ``mask`` means may attend;
         `headwise.adapters.torch.mask_from_multihead_attention` converts PyTorch's.
         """
-        heads = self.head_outputs(
-            query, key, value, mask, query_offset=query_offset, bias=bias, num_threads=num_threads
-        )
+        heads = self.head_outputs(query, key, value, mask, **options)
         combined = combine_heads(to_operand("heads", heads))
         return like(query, self._projections["output"](combined))
 
@@ -200,10 +196,7 @@ class MultiHeadAttention:
         key: Any = None,
         value: Any = None,
         mask: Any = None,
-        *,
-        query_offset: Any = None,
-        bias: Any = None,
-        num_threads: int | None = None,
+        **options: Unpack[Options],
     ) -> Any:
         """Return what each head gives, still apart: ``(..., num_heads, query_len, d_k)``."""
         q, k, v = self._project(query, key, value)
@@ -214,9 +207,7 @@ class MultiHeadAttention:
             self.num_heads,
             mask,
             num_kv_heads=self.num_kv_heads,
-            query_offset=query_offset,
-            bias=bias,
-            num_threads=num_threads,
+            **options,
         )
 
     def observe(
@@ -227,9 +218,7 @@ class MultiHeadAttention:
         mask: Any = None,
         *,
         statistics: str | Statistic | Iterable[str | Statistic] | None = None,
-        query_offset: Any = None,
-        bias: Any = None,
-        num_threads: int | None = None,
+        **options: Unpack[Options],
     ) -> Observation:
         """Look at the heads: `headwise.observe` on the projected and split inputs."""
         q, k, v = self._project(query, key, value)
@@ -239,9 +228,7 @@ class MultiHeadAttention:
             split_heads(v, self.num_kv_heads),
             mask,
             statistics=statistics,
-            query_offset=query_offset,
-            bias=bias,
-            num_threads=num_threads,
+            **options,
         )
 
     def _project(self, query: Any, key: Any, value: Any) -> list[Any]:

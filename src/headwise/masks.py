@@ -1,37 +1,41 @@
 """Who may attend to whom: masks as small immutable objects.
 
 True means *may attend*, everywhere. A structured mask such as `causal` is never made dense: the
-kernels ask it for the range of keys that each query sees and skip the rest. Masks combine with
-``&``, with each other and with boolean arrays.
+kernels ask it for the keys that each query sees and skip the rest. Masks combine with ``&`` (both
+must show a key) and ``|`` (either may), with each other and with boolean arrays.
 """
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from headwise._arrays import to_numpy
-from headwise._errors import listing, shape_text
+from headwise._dense import boolean_mask
+from headwise._errors import shape_text
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-UNBOUNDED = np.iinfo(np.int64).max
 POLARITY = "in headwise True means may attend; where True means masked, pass ~mask"
+_SHOWN = 16  # a repr writes arrays of up to so many numbers in full
 
 
-@dataclass(frozen=True)
-class Band:
-    """The keys a query sees, as distances: ``-left <= j - (i + query_offset) <= right``."""
+class Where(NamedTuple):
+    """Where a mask is looked at: lengths that are not known are None."""
 
-    left: int = UNBOUNDED
-    right: int = UNBOUNDED
+    query_offset: Any = 0  # broadcasts to (..., num_heads, query_len, kv_len)
+    query_len: int | None = None
+    kv_len: int | None = None
 
-    def __and__(self, other: Band) -> Band:
-        """Return the band of what both see."""
-        return Band(min(self.left, other.left), min(self.right, other.right))
+
+def each_item(x: Any) -> Any:
+    """Give what there is one of for each batch item the dimensions (..., 1, 1, 1) of scores."""
+    array = np.asarray(x, dtype=np.int64)
+    return array[..., None, None, None] if array.ndim else array
 
 
 def query_positions(query_len: int, query_offset: Any = 0) -> NDArray[np.int64]:
@@ -39,19 +43,36 @@ def query_positions(query_len: int, query_offset: Any = 0) -> NDArray[np.int64]:
 
     An array of offsets, one for each batch item, gives ``(..., 1, query_len, 1)``.
     """
-    offset = np.asarray(query_offset, dtype=np.int64)
-    if offset.ndim:
-        offset = offset[..., None, None, None]
-    return np.arange(query_len)[:, None] + offset
+    return np.asarray(np.arange(query_len)[:, None] + each_item(query_offset))
 
 
 class Mask:
-    """A structured mask. Use `causal` to make one; combine with ``&``."""
+    """A mask as an object. Make one with the functions of this module; combine with ``&``, ``|``.
 
-    def visible(self, i: int, j: int, query_offset: int = 0) -> bool:
+    Masks are immutable values: equal ones compare equal and have the same hash.
+    """
+
+    def _sees(self, i: Any, j: Any, where: Where) -> Any:
+        """Tell for queries i and keys j, which broadcast to the scores, what is visible."""
+        raise NotImplementedError
+
+    def _identity(self) -> tuple[Any, ...]:
+        """Return what makes two masks of this class equal."""
+        raise NotImplementedError
+
+    def visible(
+        self,
+        i: int,
+        j: int,
+        query_offset: Any = 0,
+        *,
+        query_len: int | None = None,
+        kv_len: int | None = None,
+    ) -> bool:
         """Tell whether query ``i`` may attend to key ``j``, for people.
 
-        With a boolean array that has further dimensions: whether it may in all of them.
+        Where a mask differs between batch items or heads: whether it may in all of them. Left
+        padding needs the lengths.
 
         Examples
         --------
@@ -59,10 +80,14 @@ class Mask:
         >>> headwise.causal().visible(3, 2), headwise.causal().visible(3, 4)
         (True, False)
         """
-        raise NotImplementedError
+        where = Where(each_item(query_offset), query_len, kv_len)
+        return bool(np.all(self._sees(np.int64(i), np.int64(j), where)))
 
     def to_array(self, query_len: int, kv_len: int, query_offset: Any = 0) -> NDArray[np.bool_]:
-        """Return the mask as a boolean array ``(..., query_len, kv_len)``, for debugging.
+        """Return the mask as a boolean array, for debugging.
+
+        Its shape is ``(query_len, kv_len)``, with leading dimensions ``(..., 1 or num_heads)``
+        where it differs between batch items or heads.
 
         Examples
         --------
@@ -71,81 +96,206 @@ class Mask:
         array([[ True,  True, False],
                [ True,  True,  True]])
         """
-        raise NotImplementedError
+        where = Where(each_item(query_offset), query_len, kv_len)
+        i, j = np.arange(query_len)[:, None], np.arange(kv_len)[None, :]
+        seen = np.asarray(self._sees(i, j, where), dtype=np.bool_)
+        shape = np.broadcast_shapes(seen.shape, (query_len, kv_len))
+        return np.array(np.broadcast_to(seen, shape))
 
     def __and__(self, other: Any) -> Mask:
-        if other is None:
-            raise TypeError("a mask was combined with None, expected a mask or a boolean array")
-        return Both(self, other if isinstance(other, Mask) else Dense(other))
+        return Both(self, _as_mask(other, "&"))
+
+    def __or__(self, other: Any) -> Mask:
+        return Either(self, _as_mask(other, "|"))
 
     __rand__ = __and__
+    __ror__ = __or__
     __array_ufunc__ = None  # array & mask comes here, too
 
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._identity()))
+
     def __bool__(self) -> bool:
-        raise TypeError("a mask is neither true nor false: combine masks with &, not with and")
+        raise TypeError("a mask is neither true nor false: combine masks with & and |, not and, or")
 
 
-@dataclass(frozen=True)
-class Causal(Mask):
-    """Key ``j`` is visible to query ``i`` where ``j <= i + query_offset``."""
+def _as_mask(other: Any, sign: str) -> Mask:
+    if other is None:
+        raise TypeError(
+            f"a mask was combined with None by {sign}, expected a mask or a boolean array"
+        )
+    return other if isinstance(other, Mask) else Dense(other)
 
-    def visible(self, i: int, j: int, query_offset: int = 0) -> bool:
-        """Tell whether the key is not after the query's position."""
-        return j <= i + query_offset
 
-    def to_array(self, query_len: int, kv_len: int, query_offset: Any = 0) -> NDArray[np.bool_]:
-        """Return the lower triangle, ``query_offset`` to the right."""
-        return np.asarray(np.arange(kv_len) <= query_positions(query_len, query_offset))
+@dataclass(frozen=True, eq=False, repr=False)
+class Band(Mask):
+    """The keys within some distance: ``-left <= j - (i + query_offset) <= right``; None is any."""
+
+    left: int | None = None
+    right: int | None = None
+
+    def _sees(self, i: Any, j: Any, where: Where) -> Any:
+        ahead = j - (i + where.query_offset)
+        seen = np.ones(np.shape(ahead), dtype=np.bool_)
+        if self.left is not None:
+            seen = seen & (ahead >= -self.left)
+        return seen if self.right is None else seen & (ahead <= self.right)
+
+    def _identity(self) -> tuple[Any, ...]:
+        return (self.left, self.right)
 
     def __repr__(self) -> str:
-        return "causal()"
+        if (self.left, self.right) == (None, 0):
+            return "causal()"
+        return f"window({self.left}, {self.right})"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
+class Lengths(Mask):
+    """Padding: of each batch item only the first keys (and queries) are real, or the last."""
+
+    kv_lengths: NDArray[np.int64]
+    query_lengths: NDArray[np.int64] | None = None
+    left: bool = False
+
+    def _sees(self, i: Any, j: Any, where: Where) -> Any:
+        seen = self._real(j, self.kv_lengths, where.kv_len, "kv_len")
+        if self.query_lengths is None:
+            return seen
+        return seen & self._real(i, self.query_lengths, where.query_len, "query_len")
+
+    def _real(self, index: Any, lengths: Any, whole: int | None, name: str) -> Any:
+        if not self.left:
+            return index < each_item(lengths)
+        if whole is None:
+            raise ValueError(f"what left padding shows depends on {name}: give {name}=")
+        return index >= whole - each_item(lengths)
+
+    def _identity(self) -> tuple[Any, ...]:
+        return (_key(self.kv_lengths), _key(self.query_lengths), self.left)
+
+    def __repr__(self) -> str:
+        queries = "" if self.query_lengths is None else f", {_text(self.query_lengths)}"
+        return f"lengths({_text(self.kv_lengths)}{queries}{', left=True' * self.left})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Documents(Mask):
+    """Packed sequences: queries and keys of one document see one another."""
+
+    query_ids: NDArray[np.int64]
+    key_ids: NDArray[np.int64]
+
+    def _sees(self, i: Any, j: Any, where: Where) -> Any:
+        self.check_lengths(where.query_len, where.kv_len)
+        queries, keys = (
+            x[..., None, :] if x.ndim > 1 else x for x in (self.query_ids, self.key_ids)
+        )
+        return queries[..., i] == keys[..., j]
+
+    def check_lengths(self, query_len: int | None, kv_len: int | None) -> None:
+        """Check that there is an id for every query and key."""
+        for name, ids, size in (
+            ("query_ids", self.query_ids, query_len),
+            ("key_ids", self.key_ids, kv_len),
+        ):
+            if size is not None and ids.shape[-1] != size:
+                raise ValueError(
+                    f"{name} of documents must hold one id for each of {size} positions (last "
+                    f"dimension), got shape {shape_text(ids.shape)}"
+                )
+
+    def _identity(self) -> tuple[Any, ...]:
+        return (_key(self.query_ids), _key(self.key_ids))
+
+    def __repr__(self) -> str:
+        keys = "" if self.key_ids is self.query_ids else f", {_text(self.key_ids)}"
+        return f"documents({_text(self.query_ids)}{keys})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Prefix(Mask):
+    """The first keys, visible to every query."""
+
+    n: NDArray[np.int64]
+
+    def _sees(self, i: Any, j: Any, where: Where) -> Any:  # noqa: ARG002
+        return (j < each_item(self.n)) & np.ones(np.shape(i), dtype=np.bool_)
+
+    def _identity(self) -> tuple[Any, ...]:
+        return (_key(self.n),)
+
+    def __repr__(self) -> str:
+        return f"prefix({_text(self.n)})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Dense(Mask):
-    """A boolean array as a mask, so that it combines with structured ones."""
+    """A boolean array as a mask, so that it combines with structured ones. It is not copied."""
 
     array: Any
 
-    def visible(self, i: int, j: int, query_offset: int = 0) -> bool:
-        """Tell whether the array says so, in all of its further dimensions."""
-        array = self.to_array(1, 1, query_offset)
-        row, column = (
-            index if n > 1 else 0 for index, n in zip((i, j), array.shape[-2:], strict=True)
-        )
-        return bool(array[..., row, column].all())
-
-    def to_array(self, query_len: int, kv_len: int, query_offset: Any = 0) -> NDArray[np.bool_]:
-        """Return the array itself, broadcast over queries and keys."""
-        del query_offset
+    def _sees(self, i: Any, j: Any, where: Where) -> Any:  # noqa: ARG002
         array = np.atleast_2d(boolean_mask(to_numpy("mask", self.array)))
-        rows = query_len if array.shape[-2] == 1 else array.shape[-2]
-        columns = kv_len if array.shape[-1] == 1 else array.shape[-1]
-        return np.broadcast_to(array, (*array.shape[:-2], rows, columns))
+        rows, columns = array.shape[-2:]
+        return array[..., i if rows > 1 else 0 * i, j if columns > 1 else 0 * j]
+
+    def _identity(self) -> tuple[Any, ...]:
+        return (id(self.array),)  # two masks of one array are equal; contents may change
 
     def __repr__(self) -> str:
         return f"<boolean mask {shape_text(np.shape(self.array))}>"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Both(Mask):
     """What two masks both show."""
 
     one: Mask
     other: Mask
 
-    def visible(self, i: int, j: int, query_offset: int = 0) -> bool:
-        """Tell whether both show the key."""
-        masks = (self.one, self.other)
-        return all(mask.visible(i, j, query_offset) for mask in masks)
+    def _sees(self, i: Any, j: Any, where: Where) -> Any:
+        return self.one._sees(i, j, where) & self.other._sees(i, j, where)
 
-    def to_array(self, query_len: int, kv_len: int, query_offset: Any = 0) -> NDArray[np.bool_]:
-        """Return both masks' arrays, and-ed."""
-        one = self.one.to_array(query_len, kv_len, query_offset)
-        return one & self.other.to_array(query_len, kv_len, query_offset)
+    def _identity(self) -> tuple[Any, ...]:
+        return (self.one, self.other)
 
     def __repr__(self) -> str:
-        return f"{self.one!r} & {self.other!r}"
+        return " & ".join(
+            f"({m!r})" if isinstance(m, Either) else repr(m) for m in (self.one, self.other)
+        )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Either(Mask):
+    """What at least one of two masks shows."""
+
+    one: Mask
+    other: Mask
+
+    def _sees(self, i: Any, j: Any, where: Where) -> Any:
+        return self.one._sees(i, j, where) | self.other._sees(i, j, where)
+
+    def _identity(self) -> tuple[Any, ...]:
+        return (self.one, self.other)
+
+    def __repr__(self) -> str:
+        return f"{self.one!r} | {self.other!r}"
+
+
+def _key(array: NDArray[np.int64] | None) -> Any:
+    return None if array is None else (array.shape, array.tobytes())
+
+
+def _text(array: NDArray[np.int64]) -> str:
+    if array.size > _SHOWN:
+        return f"<{array.dtype} array {shape_text(array.shape)}>"
+    return str(array.tolist())
 
 
 def causal() -> Mask:
@@ -162,123 +312,148 @@ def causal() -> Mask:
     >>> headwise.causal() & [[True, False, True]]
     causal() & <boolean mask (1, 3)>
     """
-    return Causal()
+    return Band(right=0)
 
 
-@dataclass(frozen=True)
-class Lowered:
-    """A mask as the kernels take it: a band, a boolean array and an additive one, each optional."""
+def window(left: int | None = None, right: int | None = None) -> Mask:
+    """Return a sliding window: keys at most ``left`` before and ``right`` after the query.
 
-    band: Band = Band()
-    boolean: NDArray[np.bool_] | None = None
-    additive: NDArray[Any] | None = None
-
-    @property
-    def positional(self) -> bool:
-        """Whether it depends on where query 0 stands."""
-        return self.band != Band()
-
-
-def lower(mask: Any) -> Lowered:
-    """Bring any form of the ``mask`` argument into the kernels' form.
+    Key ``j`` is visible to query ``i`` where ``-left <= j - (i + query_offset) <= right``: the
+    query's own position does not count. None is unbounded.
 
     Raises
     ------
     TypeError, ValueError
-        For what is no mask; the texts say what to do.
+        For what is neither None nor a whole number of at least 0.
+
+    Notes
+    -----
+    A model's ``sliding_window=w`` commonly means w keys with the query's own: ``window(w - 1, 0)``.
+
+    Examples
+    --------
+    >>> import headwise
+    >>> headwise.window(1, 0).to_array(4, 4).astype(int)
+    array([[1, 0, 0, 0],
+           [1, 1, 0, 0],
+           [0, 1, 1, 0],
+           [0, 0, 1, 1]])
     """
-    if mask is None:
-        return Lowered()
-    if isinstance(mask, Mask):
-        return _lower_structured(mask)
-    if mask is causal or isinstance(mask, str):
-        raise TypeError(
-            f"mask must be an array or a mask, got {mask!r}: did you mean headwise.causal()?"
-        )
-    array = to_numpy("mask", mask)
-    if array.ndim < 1:
-        raise ValueError(f"mask must have at least 1 dimension (kv_len), got the number {array}")
-    if array.dtype.kind == "f":
-        return Lowered(additive=_additive_mask(array))
-    return Lowered(boolean=boolean_mask(array))
+    return Band(_bound("left", left), _bound("right", right))
 
 
-def _lower_structured(mask: Mask) -> Lowered:
-    if isinstance(mask, Causal):
-        return Lowered(band=Band(right=0))
-    if isinstance(mask, Dense):
-        lowered = lower(mask.array)
-        if lowered.additive is not None:
-            raise TypeError(
-                "a mask combined with & must be boolean, got a float array: pass that one as bias="
-            )
-        return lowered
-    if isinstance(mask, Both):
-        one, other = lower(mask.one), lower(mask.other)
-        arrays = [m.boolean for m in (one, other) if m.boolean is not None]
-        return Lowered(one.band & other.band, _all_of(arrays))
-    raise TypeError(f"mask must be an array or made by headwise.causal, got {type(mask).__name__}")
+def lengths(kv_lengths: Any, query_lengths: Any = None, *, left: bool = False) -> Mask:
+    """Return a padding mask: of each batch item only so many keys (and queries) are real.
+
+    Parameters
+    ----------
+    kv_lengths
+        Whole numbers, one for each batch item (or one for all): how many keys are real.
+    query_lengths
+        Likewise of the queries; a query that is not real sees no key. None: all are real.
+    left
+        False: padding is on the right, the first ones are real. True: the last ones are.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For what is no whole number of at least 0; a length beyond the array's is refused when the
+        mask is used.
+
+    Examples
+    --------
+    >>> import headwise
+    >>> headwise.lengths([1, 3]).to_array(1, 3)[:, 0, 0].astype(int)
+    array([[1, 0, 0],
+           [1, 1, 1]])
+    """
+    if not isinstance(left, bool | np.bool_):
+        raise TypeError(f"left must be True (padding on the left) or False, got {left!r}")
+    queries = None if query_lengths is None else _counts("query_lengths", query_lengths)
+    return Lengths(_counts("kv_lengths", kv_lengths), queries, bool(left))
 
 
-def _all_of(arrays: list[NDArray[np.bool_]]) -> NDArray[np.bool_] | None:
-    if len(arrays) < 2:
-        return arrays[0] if arrays else None
+def documents(query_ids: Any, key_ids: Any = None) -> Mask:
+    """Return the mask of packed sequences: a query sees the keys whose id equals its own.
+
+    Parameters
+    ----------
+    query_ids
+        Whole numbers ``(query_len,)`` or ``(..., query_len)``, one row for each batch item.
+    key_ids
+        Likewise ``(..., kv_len)``; None is ``query_ids``.
+
+    Examples
+    --------
+    >>> import headwise
+    >>> headwise.documents([7, 7, 9]).to_array(3, 3).astype(int)
+    array([[1, 1, 0],
+           [1, 1, 0],
+           [0, 0, 1]])
+    """
+    queries = _ids("query_ids", query_ids)
+    return Documents(queries, queries if key_ids is None else _ids("key_ids", key_ids))
+
+
+def prefix(n: Any) -> Mask:
+    """Return a mask of the first ``n`` keys, visible to every query; join it with ``|``.
+
+    Parameters
+    ----------
+    n
+        A whole number, or one for each batch item.
+
+    Examples
+    --------
+    A prefix language model: the first two tokens see one another, the rest is causal.
+
+    >>> import headwise
+    >>> (headwise.causal() | headwise.prefix(2)).to_array(3, 3).astype(int)
+    array([[1, 1, 0],
+           [1, 1, 0],
+           [1, 1, 1]])
+    """
+    return Prefix(_counts("n", n))
+
+
+def _bound(name: str, bound: Any) -> int | None:
+    if bound is None:
+        return None
     try:
-        return np.logical_and(*arrays)
-    except ValueError:
+        number = None if isinstance(bound, bool | np.bool_) else operator.index(bound)
+    except TypeError:
+        number = None
+    if number is None:
+        raise TypeError(f"{name} must be a whole number or None (unbounded), got {bound!r}")
+    if number < 0:
         raise ValueError(
-            "boolean masks combined with & must broadcast, got shapes "
-            f"{shape_text(arrays[0].shape)} and {shape_text(arrays[1].shape)}"
-        ) from None
+            f"{name} must be at least 0, or None where it is unbounded (-1 does not mean that "
+            f"here), got {number}"
+        )
+    return number
 
 
-def boolean_mask(array: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return a boolean array, or one of 0 and 1 as tokenizers give them, as booleans."""
-    if array.dtype.kind == "b":
-        return array
+def _integers(name: str, x: Any) -> NDArray[np.int64]:
+    """Return a private, read-only array of whole numbers."""
+    array = to_numpy(name, x)
     if array.dtype.kind not in "iu":
-        raise TypeError(
-            f"mask must be boolean, of whole numbers 0 and 1, or floating point (added to the "
-            f"scores), got dtype {array.dtype}"
-        )
-    distinct = without_repeats(array)
-    if distinct.size and (distinct.min() < 0 or distinct.max() > 1):
-        wrong = distinct[(distinct != 0) & (distinct != 1)].flat[0]
-        raise ValueError(
-            f"a mask of whole numbers may hold 0 (masked) and 1 (may attend) only, got {wrong}: "
-            "pass a boolean array, or a float array to add to the scores"
-        )
-    return np.broadcast_to(distinct.astype(np.bool_), array.shape)
-
-
-def without_repeats(array: NDArray[Any]) -> NDArray[Any]:
-    """Cut axes that broadcasting made (stride 0) back to one element."""
-    cut = (slice(0, 1) if stride == 0 else slice(None) for stride in array.strides)
-    return array[tuple(cut)]
-
-
-def _additive_mask(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a float mask, unless it looks like a boolean one in floats."""
-    if array.dtype.itemsize not in {4, 8}:
-        names = listing(("float32", "float64"))
-        raise TypeError(f"mask has dtype {array.dtype}, expected bool, {names}: convert it first")
-    if only_zeros_and_ones(array):
-        raise ValueError(
-            "mask is a float array of 0.0 and 1.0 only, and a float mask is added to the scores: "
-            "if 1 means may attend pass mask != 0; to add these numbers pass them as bias="
-        )
+        raise TypeError(f"{name} must hold whole numbers, got dtype {array.dtype}")
+    if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
+        raise ValueError(f"{name} must fit 64-bit signed integers, got {array.max()}")
+    array = np.array(array, dtype=np.int64)
+    array.flags.writeable = False
     return array
 
 
-def only_zeros_and_ones(array: NDArray[Any]) -> bool:
-    """Tell whether ``array`` holds 0.0 and 1.0, both, and nothing else; mostly at first sight."""
-    zeros = ones = False
-    runs: Any = np.nditer(
-        without_repeats(array), ("external_loop", "buffered", "zerosize_ok"), buffersize=1 << 14
-    )
-    for run in runs:
-        is_zero, is_one = run == 0, run == 1
-        if not (is_zero | is_one).all():
-            return False
-        zeros, ones = zeros or bool(is_zero.any()), ones or bool(is_one.any())
-    return zeros and ones
+def _counts(name: str, x: Any) -> NDArray[np.int64]:
+    array = _integers(name, x)
+    if array.size and array.min() < 0:
+        raise ValueError(f"{name} must be at least 0, got {array.min()}")
+    return array
+
+
+def _ids(name: str, x: Any) -> NDArray[np.int64]:
+    array = _integers(name, x)
+    if array.ndim < 1:
+        raise ValueError(f"{name} must hold one id for each position, got the number {array}")
+    return array

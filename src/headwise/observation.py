@@ -8,9 +8,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from headwise import _binding
-from headwise._arrays import Array, like
+from headwise._arrays import Array, dtype_name, like
 from headwise._errors import shape_text
-from headwise._prepare import Prepared, prepare, raise_missing_offset
+from headwise._positions import raise_missing_offset
+from headwise._prepare import Prepared, prepare
 from headwise._rectangles import KEPT, Rectangles
 from headwise.attention import run
 from headwise.reference import ratio
@@ -26,7 +27,7 @@ class Observation:
         ``(..., num_heads, query_len, value_dim)``: the same bits as the plain call.
     lse
         ``(..., num_heads, query_len)``: natural log-sum-exp of the scores; -inf where a query sees
-        no key.
+        no key. With a sink, the sink's score counts.
     empty_rows
         ``(..., num_heads)``: how many queries see no key. They count in no mean.
 
@@ -60,7 +61,7 @@ class Observation:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self._chosen:
             self._refuse(name)
-        return like(self._query, derive(name, self._rows))
+        return like(self._query, derive(name, self._rows, self._prepared.scoring.sinks))
 
     def _refuse(self, name: str) -> NoReturn:
         if name not in STATISTICS:
@@ -75,7 +76,8 @@ class Observation:
         return sorted({*super().__dir__(), *self._chosen})
 
     def __repr__(self) -> str:
-        output = f"output {shape_text(self._prepared.sizes.output)} {self._prepared.dtype}"
+        dtype = dtype_name(self._prepared.query)
+        output = f"output {shape_text(self._prepared.sizes.output)} {dtype}"
         return f"<Observation: {output}, {', '.join(('lse', *self._chosen))}>"
 
     def weights(self, heads: Any = None, queries: Any = None, keys: Any = None) -> Any:
@@ -121,13 +123,15 @@ def observe(
     query_offset: Any = None,
     scale: float | None = None,
     bias: Any = None,
+    softcap: float | None = None,
+    sink_logits: Any = None,
     num_threads: int | None = None,
 ) -> Observation:
     """Attend as `headwise.scaled_dot_product_attention` does, and look at the weights in passing.
 
     Parameters
     ----------
-    query, key, value, mask, query_offset, scale, bias, num_threads
+    query, key, value, mask, query_offset, scale, bias, softcap, sink_logits, num_threads
         As in `headwise.scaled_dot_product_attention`.
     statistics
         Names from `headwise.statistics.STATISTICS`, or objects such as
@@ -168,6 +172,8 @@ def observe(
         query_offset=query_offset,
         scale=scale,
         bias=bias,
+        softcap=softcap,
+        sink_logits=sink_logits,
         num_threads=num_threads,
     )
     chosen = _choose(statistics, prepared)
@@ -193,14 +199,17 @@ def _choose(statistics: Any, prepared: Prepared) -> list[Statistic]:
 
 
 def _row_array(name: str, prepared: Prepared) -> Array:
-    dtype = np.dtype(np.int64) if name in _binding.COUNTS else prepared.dtype
+    dtype = np.dtype(np.int64) if name in _binding.COUNTS else prepared.working_dtype
     return np.empty(prepared.sizes.rows, dtype)
 
 
-def derive(name: str, rows: dict[str, Array]) -> Array:
+def derive(name: str, rows: dict[str, Array], sinks: Array | None) -> Array:
     """Return a statistic from the kernel's numbers of each row."""
     if name == "normalized_entropy":
-        norm = np.log(np.maximum(rows["visible_count"], 1))
+        outcomes = rows["visible_count"]
+        if sinks is not None:
+            outcomes = outcomes + np.isfinite(sinks).reshape((-1, 1)[: outcomes.ndim])
+        norm = np.log(np.maximum(outcomes, 1))
         return np.asarray(ratio(rows["entropy"], norm), rows["entropy"].dtype)
     if name == "normalized_distance":
         mean = rows["visible_distance"] / np.maximum(rows["visible_count"], 1)

@@ -3,10 +3,13 @@
 This is the oracle that all tests of the kernels lean on. It forms every matrix in full, in float64,
 so it is slow and hungry, and right. For one head, with queries i and keys j::
 
-    scores[i, j]  = scale · Σ_d query[i, d] key[j, d]      how well query i and key j fit
-    scores[i, j] += bias[i, j]                             anything else that should count
+    scores[i, j]  = scale · Σ_d query[i, d] key[j, d]          how well query i and key j fit
+    scores[i, j]  = softcap · tanh(scores[i, j] / softcap)     bounded, where a cap is given
+    scores[i, j] += bias[i, j]                                 anything else that should count
     weights[i, :] = softmax of scores[i, :] over the keys that query i may attend to
-    output[i, :]  = Σ_j weights[i, j] value[j, :]          a weighted mean of the values
+    output[i, :]  = Σ_j weights[i, j] value[j, :]              a weighted mean of the values
+
+A learned sink is one more key of each head, with a score of its own and a value of zero.
 
 Example
 -------
@@ -29,7 +32,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from headwise.masks import Mask, boolean_mask, query_positions
+from headwise._arrays import is_float, to_numpy, widen
+from headwise._dense import boolean_mask
+from headwise._lowering import lengths_of
+from headwise.biases import Bias
+from headwise.masks import Mask, query_positions
 
 Array: TypeAlias = Any  # NumPy arrays; their operators are untyped
 INFINITY = np.inf
@@ -48,8 +55,10 @@ class Reference:
     visible: Array
     distances: Array  # position of the query less position of the key
     weights: Array
-    lse: Array
+    lse: Array  # with the sink
     output: Array
+    sinks: Array  # score of each head's sink, (num_heads, 1); -inf for none
+    sink_weight: Array  # what a learned sink takes; 0 without one, and in a row that sees no key
 
     @property
     def max_score(self) -> Array:
@@ -58,14 +67,21 @@ class Reference:
 
     @property
     def entropy(self) -> Array:
-        """``-Σ p log p`` in nats: 0 with all weight on one key, log n where n share it evenly."""
-        logarithms = np.log(np.where(self.weights > 0, self.weights, 1))
-        return 0.0 - (self.weights * logarithms).sum(axis=-1)
+        """``-Σ p log p`` in nats: 0 with all weight on one key, log n where n share it evenly.
+
+        A sink is one more outcome.
+        """
+        p = np.concatenate([self.weights, self.sink_weight[..., None]], axis=-1)
+        return 0.0 - (p * np.log(np.where(p > 0, p, 1))).sum(axis=-1)
 
     @property
     def normalized_entropy(self) -> Array:
-        """Entropy as a share of an even spread's, ``log n``; 0 with fewer than two visible keys."""
-        return ratio(self.entropy, np.log(np.maximum(self.visible_count, 1)))
+        """Entropy as a share of an even spread's, ``log n``; 0 with fewer than two outcomes.
+
+        n counts the visible keys, and the sink where there is one.
+        """
+        outcomes = self.visible_count + (self.sinks > -INFINITY)
+        return ratio(self.entropy, np.log(np.maximum(outcomes, 1)))
 
     @property
     def max_weight(self) -> Array:
@@ -142,6 +158,8 @@ def attention(
     query_offset: Any = None,
     scale: float | None = None,
     bias: Any = None,
+    softcap: float | None = None,
+    sink_logits: Any = None,
     dtype: Any = np.float64,
 ) -> Reference:
     """Attend in full: every matrix is formed, in ``dtype``, and returned.
@@ -149,23 +167,30 @@ def attention(
     The arguments are those of `headwise.scaled_dot_product_attention`. With ``dtype=np.float32``
     this is the plain computation that the kernels' error is measured against.
     """
-    query, key, value = (np.asarray(x, dtype) for x in (query, key, value))
+    query, key, value = (as_floats(x, dtype) for x in (query, key, value))
     key, value = repeat_heads(key, query), repeat_heads(value, query)
     query_len, kv_len = query.shape[-2], key.shape[-2]
-    offset = resolve_offset(query_offset, query_len, kv_len)
+    offset = resolve_offset(query_offset, mask, query_len, kv_len)
     visible = visible_keys(mask, query_len, kv_len, offset)
     with np.errstate(invalid="ignore", over="ignore"):
-        scores = score(query, key, scale)
+        scores = cap(score(query, key, scale), softcap)
         for additive in (bias, mask if is_additive(mask) else None):
             if additive is not None:
-                scores = scores + np.asarray(additive)
-                visible = visible & ~np.isneginf(additive)
+                more = bias_array(additive, query_len, kv_len, offset)
+                scores = scores + more
+                visible = visible & ~np.isneginf(more)
         scores = np.where(visible, scores, -INFINITY).astype(dtype)
         visible = np.broadcast_to(visible, scores.shape)
-        weights, lse = softmax(scores)
+        sinks = sink_scores(sink_logits, scores.dtype)
+        weights, lse, sink_weight = softmax(scores, sinks)
         output = weighted_sum(weights, value, visible)
     distances = query_positions(query_len, offset) - np.arange(kv_len)
-    return Reference(scores, visible, distances, weights, lse, output)
+    return Reference(scores, visible, distances, weights, lse, output, sinks, sink_weight)
+
+
+def as_floats(x: Any, dtype: Any) -> Array:
+    """Return any array as one of ``dtype``, bfloat16 included."""
+    return np.asarray(widen(to_numpy("x", x)), dtype)
 
 
 def repeat_heads(x: Array, query: Array) -> Array:
@@ -178,11 +203,27 @@ def repeat_heads(x: Array, query: Array) -> Array:
     return np.repeat(x, query.shape[-3] // x.shape[-3], axis=-3)
 
 
-def resolve_offset(query_offset: Any, query_len: int, kv_len: int) -> Any:
-    """Where query 0 stands on the keys' axis."""
-    if query_offset is None or isinstance(query_offset, str):
-        return kv_len - query_len if query_offset == "lower_right" else 0
-    return query_offset
+def resolve_offset(query_offset: Any, mask: Any, query_len: int, kv_len: int) -> Any:
+    """Where query 0 stands on the keys' axis: 0 or, by the corner's name, where they align.
+
+    With padding the corner is that of each item's real queries and keys.
+    """
+    if query_offset is not None and not isinstance(query_offset, str):
+        return query_offset
+    first_key: Array = 0
+    first_query: Array = 0
+    last_key: Array = kv_len
+    last_query: Array = query_len
+    for padding in lengths_of(mask):
+        keys: Array = padding.kv_lengths
+        queries: Array = query_len if padding.query_lengths is None else padding.query_lengths
+        if padding.left:
+            first_key, first_query = kv_len - keys, query_len - queries
+        else:
+            last_key, last_query = keys, queries
+    if query_offset == "upper_left":
+        return first_key - first_query
+    return last_key - last_query if query_offset == "lower_right" else 0
 
 
 def score(query: Array, key: Array, scale: float | None) -> Array:
@@ -193,9 +234,27 @@ def score(query: Array, key: Array, scale: float | None) -> Array:
     return np.asarray(query @ np.swapaxes(key, -1, -2) * query.dtype.type(scale))
 
 
+def cap(scores: Array, softcap: float | None) -> Array:
+    """``softcap · tanh(scores / softcap)``: nearly the same where small, never above the cap."""
+    if softcap is None:
+        return scores
+    factor = scores.dtype.type(softcap)
+    return factor * np.tanh(scores / factor)
+
+
+def bias_array(bias: Any, query_len: int, kv_len: int, offset: Any) -> Array:
+    """Return a bias as an array that broadcasts to the scores."""
+    if isinstance(bias, Bias):
+        return bias.to_array(query_len, kv_len, offset)
+    return widen(to_numpy("bias", bias))
+
+
 def is_additive(mask: Any) -> bool:
     """Tell whether a mask is one of floats, to be added to the scores."""
-    return mask is not None and not isinstance(mask, Mask) and np.asarray(mask).dtype.kind == "f"
+    if mask is None or isinstance(mask, Mask):
+        return False
+    array = to_numpy("mask", mask)
+    return is_float(array) or array.dtype.kind == "f"
 
 
 def visible_keys(mask: Any, query_len: int, kv_len: int, offset: Any) -> Array:
@@ -204,23 +263,32 @@ def visible_keys(mask: Any, query_len: int, kv_len: int, offset: Any) -> Array:
         return np.ones((1, 1), dtype=bool)
     if isinstance(mask, Mask):
         return mask.to_array(query_len, kv_len, offset)
-    return boolean_mask(np.asarray(mask))
+    return boolean_mask(to_numpy("mask", mask))
 
 
-def softmax(scores: Array) -> tuple[Array, Array]:
-    """``e^s / Σ e^s`` along the keys, and ``log Σ e^s``.
+def sink_scores(sink_logits: Any, dtype: Any) -> Array:
+    """Return the score of each head's sink, to stand beside rows: -inf where there is none."""
+    sinks = np.asarray(-INFINITY if sink_logits is None else as_floats(sink_logits, dtype), dtype)
+    return sinks[:, None] if sinks.ndim else sinks
+
+
+def softmax(scores: Array, sinks: Array) -> tuple[Array, Array, Array]:
+    """``e^s / Σ e^s`` along the keys, ``log Σ e^s``, and the sink's share, which is in the sum.
 
     The largest score is subtracted first: that changes nothing, but keeps e^s from overflowing. A
     row of nothing but -inf sees no key: its weights are 0 and its log-sum-exp is -inf.
     """
     largest = scores.max(axis=-1, keepdims=True, initial=-INFINITY)
-    largest = np.where(np.isneginf(largest), 0, largest).astype(scores.dtype)
-    exponentials = np.exp(scores - largest)
-    total = exponentials.sum(axis=-1, keepdims=True)
-    empty = total == 0
-    weights = exponentials / np.where(empty, 1, total).astype(scores.dtype)
-    lse = np.where(empty, -INFINITY, np.log(np.where(empty, 1, total)) + largest)[..., 0]
-    return weights, lse.astype(scores.dtype)
+    empty = np.isneginf(largest)
+    sinks = np.broadcast_to(sinks[..., None], largest.shape)
+    largest = np.where(empty, 0, np.maximum(largest, sinks))
+    exponentials, sink = np.exp(scores - largest), np.exp(sinks - largest)
+    total = np.where(empty, 1, exponentials.sum(axis=-1, keepdims=True) + sink).astype(scores.dtype)
+    lse = np.where(empty, -INFINITY, np.log(total) + largest)
+    sink_weight = np.where(empty, 0, sink / total)
+    return tuple(  # type: ignore[return-value]
+        x.astype(scores.dtype) for x in (exponentials / total, lse[..., 0], sink_weight[..., 0])
+    )
 
 
 def weighted_sum(weights: Array, value: Array, visible: Array) -> Array:

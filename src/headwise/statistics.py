@@ -36,10 +36,15 @@ class Statistic:
 
 _TABLE = (
     Statistic("max_score", "max_j s_ij", "the largest score before the softmax", "score"),
-    Statistic("entropy", "lse_i - Σ_j p_ij s_ij", "how spread out the weights are", "nats"),
+    Statistic(
+        "entropy",
+        "lse_i - Σ_j p_ij s_ij, a sink included",
+        "how spread out the weights are",
+        "nats",
+    ),
     Statistic(
         "normalized_entropy",
-        "entropy_i / log n_i",
+        "entropy_i / log n_i, a sink counting as a key",
         "entropy as a share of an even spread over the visible keys",
         "share",
         needs=("entropy", "visible_count"),
@@ -74,6 +79,7 @@ _TABLE = (
         positional=True,
     ),
     Statistic("first_weight", "Σ_{j<k} p_ij", "weight on the first k keys", first_keys=1),
+    Statistic("sink_weight", "1 - Σ_j p_ij", "what a learned sink takes"),
     Statistic("output_norm", "‖o_i‖", "length of the output vector", "value"),
     Statistic("visible_count", "n_i", "how many keys the query may attend to", "keys"),
     Statistic(

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import headwise
+from headwise._prepare import Options
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("src", "cpp", "tests", "benchmarks", "scripts")
@@ -89,9 +90,17 @@ def test_files_are_small() -> None:
 @pytest.mark.parametrize("call", PUBLIC_CALLS, ids=lambda call: call.__qualname__)
 def test_calls_have_at_most_eight_options(call: Callable[..., Any]) -> None:
     parameters = [p for p in inspect.signature(call).parameters.values() if p.name not in OPERANDS]
-    assert len(parameters) <= 8
-    positional = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    optional = [p for p in parameters if p.default is not p.empty]
+    shared = [p for p in parameters if p.kind is p.VAR_KEYWORD]
+    assert len(optional) + len(shared) * len(Options.__annotations__) <= 8
+    positional = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
     assert set(positional) <= {"mask", "num_heads"}
+
+
+@pytest.mark.parametrize("call", PUBLIC_CALLS[:2], ids=lambda call: call.__qualname__)
+def test_the_shared_options_are_those_of_the_calls_themselves(call: Callable[..., Any]) -> None:
+    own = {"out", "mask", "statistics"} | OPERANDS
+    assert set(inspect.signature(call).parameters) - own == set(Options.__annotations__)
 
 
 def test_one_copy_of_each_kernel() -> None:

@@ -32,18 +32,43 @@ FAULTS = {
     ),
     "the last key of the band is hidden": (
         "visibility.hpp",
-        "row.position + a.right + 1)",
-        "row.position + a.right)",
+        "row.position + leaf.right + 1)",
+        "row.position + leaf.right)",
     ),
     "the boolean mask is upside down": (
         "visibility.hpp",
-        "if (!mask[j * step])",
-        "if (mask[j * step])",
+        "seen[k] = bytes[k] != 0",
+        "seen[k] = bytes[k] == 0",
     ),
     "grouped heads are interleaved": (
         "visibility.hpp",
         "range.kv_head * a.group() + r / a.query_len",
         "range.kv_head + r / a.query_len * a.num_kv_heads",
+    ),
+    "ranges that do not touch count as one": (
+        "visibility.hpp",
+        "touch && one.exact && other.exact",
+        "one.exact && other.exact",
+    ),
+    "a doubtful row is taken at its word": (
+        "visibility.hpp",
+        "if (row.sight.exact || near.empty()) return {near};",
+        "return {near};",
+    ),
+    "the cap comes after the bias": (
+        "scores.hpp",
+        "if (units.cap > 0) score = S::mul(cap, tanh<S>(score));",
+        "score = units.cap > 0 ? S::mul(cap, score) : score;",
+    ),
+    "a sink is left out of the total": (
+        "observers.hpp",
+        "double whole() const { return total + sink; }",
+        "double whole() const { return total; }",
+    ),
+    "float16 loses its smallest numbers": (
+        "short_floats.hpp",
+        "rest < 0x0400 ? tiny",
+        "rest < 0x0400 ? 0",
     ),
     "entropy forgets the rise of the maximum": (
         "observers.hpp",

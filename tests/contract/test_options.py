@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import headwise
+from headwise._prepare import Options
 
 rng = np.random.default_rng(5)
 Q, K, V = (rng.normal(size=(2, 4, 9, 8)) for _ in range(3))
@@ -22,6 +23,8 @@ BITES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "query_offset": (OTHER_OFFSET, {"mask": headwise.causal()}),
     "scale": ({"scale": 2.0}, {}),
     "bias": ({"bias": rng.normal(size=(9, 9))}, {}),
+    "softcap": ({"softcap": 0.5}, {}),
+    "sink_logits": ({"sink_logits": [0.0, 1.0, 2.0, 3.0]}, {}),
 }
 REFUSED = {
     "num_threads": 0,
@@ -63,11 +66,20 @@ CALLS = {
     layer: headwise.MultiHeadAttention.__call__,
     layer_observed: headwise.MultiHeadAttention.observe,
 }
+
+
+def options_of(function: Any) -> list[str]:
+    """Return the names of a call's options, those that calls share included."""
+    names = set(inspect.signature(function).parameters) - {"self", "query", "key", "value"}
+    if "options" in names:
+        names |= set(Options.__annotations__)
+    return sorted(names - {"options", "num_heads"})
+
+
 CASES = [
     pytest.param(call, name, id=f"{call.__name__}-{name}")
     for call, function in CALLS.items()
-    for name in inspect.signature(function).parameters
-    if name not in {"self", "query", "key", "value", "num_heads"}
+    for name in options_of(function)
 ]
 
 
@@ -93,4 +105,4 @@ def test_out_and_threads_and_statistics_do_something() -> None:
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)
 def test_unknown_options_are_refused(call: Any) -> None:
     with pytest.raises(TypeError, match="unexpected keyword"):
-        call(softcap=30.0)
+        call(dropout=0.1)

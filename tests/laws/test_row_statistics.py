@@ -122,6 +122,7 @@ def test_uniform_causal_rows(dtype: Any, instruction_set: str) -> None:
         "previous_weight": np.where(n > 1, 1 / n, 0),
         "next_weight": 0 * n,
         "first_weight": 1 / n,
+        "sink_weight": 0 * n,
         "argmax": 0 * n,
         "max_score": 0 * n,
         "visible_count": n,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
@@ -63,7 +64,9 @@ REFUSED: dict[str, tuple[Any, type[Exception], tuple[str, ...]]] = {
     "strings": ([["a", "b"]], TypeError, ("<U1", "float32 or float64")),
     "dates": (np.zeros((4, 8), "M8[s]"), TypeError, ("datetime64", "float32 or float64")),
     "structures": (np.zeros((4, 8), "f4,f4"), TypeError, ("float32 or float64",)),
-    "half": (np.ones((4, 8), np.float16), TypeError, ("float16", ".astype(numpy.float32)")),
+    "8 bits": (
+        np.ones((4, 8), ml_dtypes.float8_e4m3fn), TypeError, ("float8", ".astype(numpy.float32)"),
+    ),
     "long": (np.ones((4, 8), np.longdouble), TypeError, ("float128", ".astype(numpy.float32)")),
     "ragged": ([[1.0], [1.0, 2.0]], ValueError, ("regular nested list", "different lengths")),
     "None": (None, TypeError, ("NumPy array", "DLPack", "nested lists", "NoneType")),
@@ -75,10 +78,6 @@ REFUSED: dict[str, tuple[Any, type[Exception], tuple[str, ...]]] = {
     "unreadable": (Unreadable(np.ones((4, 8))), TypeError, ("float64", "NumPy cannot read")),
     "gradient": (torch.ones(4, 8, requires_grad=True), TypeError, ("gradient", ".detach()")),
     "parameter": (torch.nn.Parameter(torch.ones(4, 8)), TypeError, ("gradient", ".detach()")),
-    "bfloat16": (
-        torch.ones(4, 8, dtype=torch.bfloat16), TypeError, ("bfloat16", "float32 or float64"),
-    ),
-    "torch half": (torch.ones(4, 8, dtype=torch.half), TypeError, ("float16", ".float()")),
     "torch meta": (torch.ones(4, 8, device="meta"), TypeError, ("another device", "CPU")),
     "torch complex": (torch.ones(4, 8, dtype=torch.cfloat), TypeError, ("complex64",)),
     "torch sparse": (torch.eye(4).to_sparse(), TypeError, ("Sparse", "dense")),

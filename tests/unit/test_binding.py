@@ -10,6 +10,7 @@ import pytest
 from headwise import _binding
 from tests.support import INSTRUCTION_SETS, refuses
 
+ARRAY, RANGES, ALL_OF = (_binding.MASK_KINDS[kind] for kind in ("array", "ranges", "all_of"))
 LSE, ARGMAX = _binding.STATISTICS["lse"], _binding.STATISTICS["argmax"]
 
 
@@ -43,7 +44,7 @@ def test_an_unknown_instruction_set_is_refused(chosen: Any) -> None:
     with refuses(RuntimeError, _binding.VARIABLE, "'mmx'", *INSTRUCTION_SETS):
         _binding.instruction_set()
     with refuses(ValueError, "mmx", "not available"):
-        _binding.exp2(np.zeros(64), np.zeros(64), "mmx")
+        _binding.apply("exp2", np.zeros(64), np.zeros(64), "mmx")
 
 
 GOOD: dict[str, Any] = {
@@ -51,11 +52,8 @@ GOOD: dict[str, Any] = {
     "key": np.zeros((5, 4)),
     "value": np.zeros((5, 2)),
     "output": np.zeros((3, 2)),
-    "mask": None,
-    "bias": None,
-    "scale": 1.0,
-    "left": 2**62,
-    "right": 2**62,
+    "mask": [],
+    "scoring": (1.0, 0.0, None, None, None, None),
     "query_offset": 0,
     "statistics": [],
 }
@@ -68,8 +66,14 @@ BAD: dict[str, dict[str, Any]] = {
     "value_dim": {"value": np.zeros((5, 3))},
     "heads": {"key": np.zeros((2, 5, 4)), "value": np.zeros((2, 5, 2))},
     "heads of query": {"query": np.zeros((2, 3, 4)), "output": np.zeros((3, 3, 2))},
-    "mask or bias": {"mask": np.ones((3, 4), bool)},
-    "leading dimensions": {"bias": np.zeros((2, 2, 3, 5))},
+    "bias": {"scoring": (1.0, 0.0, np.zeros((3, 4)), None, None, None)},
+    "numbers of heads": {"scoring": (1.0, 0.0, None, np.zeros(2), None, None)},
+    "relative table": {"scoring": (1.0, 0.0, None, None, np.zeros((1, 2)), None)},
+    "leading dimensions": {"scoring": (1.0, 0.0, np.zeros((2, 1, 3, 5)), None, None, None)},
+    "mask": {"mask": [(ARRAY, np.ones((3, 4), bool))]},
+    "ranges of the mask": {"mask": [(RANGES, np.zeros((3, 1), np.int64))]},
+    "depth of the mask": {"mask": [(ALL_OF,)]},
+    "kind of a mask's step": {"mask": [(99,)]},
     "query_offset": {"query_offset": np.zeros(2, np.int64)},
     "statistic": {"statistics": [(99, np.zeros(3))]},
     "size of a statistic": {"statistics": [(LSE, np.zeros(3, np.float32))]},
@@ -120,6 +124,17 @@ def test_an_output_that_is_read_only_is_refused() -> None:
         _binding.attend(*(GOOD | {"output": output}).values(), 1, 1, "scalar")
 
 
-def test_elements_that_no_kernel_reads_are_refused() -> None:
+@pytest.mark.parametrize("dtype", ["complex64", "int64", "longdouble", "bool"])
+def test_elements_that_no_kernel_reads_are_refused(dtype: str) -> None:
+    scoring = (1.0, 0.0, np.zeros((3, 5), dtype), None, None, None)
     with refuses(ValueError, "no kernel", "format"):
-        _binding.attend(*(GOOD | {"bias": np.zeros((3, 5), np.float16)}).values(), 1, 1, "scalar")
+        _binding.attend(*(GOOD | {"scoring": scoring}).values(), 1, 1, "scalar")
+
+
+def test_too_many_waiting_operands_never_reach_a_kernel() -> None:
+    leaf = (ARRAY, np.ones((3, 5), bool))
+    good = [leaf] * _binding.MASK_DEPTH + [(ALL_OF,)] * (_binding.MASK_DEPTH - 1)
+    _binding.attend(*(GOOD | {"mask": good}).values(), 1, 1, "scalar")
+    for mask in ([leaf, *good, (ALL_OF,)], [leaf, leaf]):
+        with refuses(ValueError, "inconsistent arrays", "mask"):
+            _binding.attend(*(GOOD | {"mask": mask}).values(), 1, 1, "scalar")

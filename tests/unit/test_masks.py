@@ -8,41 +8,108 @@ import numpy as np
 import pytest
 import torch
 
-from headwise import causal
-from headwise.masks import Band, Causal, Mask, lower, only_zeros_and_ones, query_positions
+import headwise
+from headwise import causal, documents, lengths, prefix, window
+from headwise._dense import boolean_mask, only_zeros_and_ones
+from headwise.masks import Band, Mask, query_positions
 from tests.support import refuses
 
 T, F = True, False
+QUERY_LEN, KV_LEN = 5, 7
+OFFSETS = [-2, 0, 1, 9]
 
 
-@pytest.mark.parametrize("query_len", [0, 1, 4, 7])
-@pytest.mark.parametrize("kv_len", [0, 1, 5])
-@pytest.mark.parametrize("offset", [-2, 0, 1, 9])
-def test_causal_as_an_array(query_len: int, kv_len: int, offset: int) -> None:
-    want = [[j <= i + offset for j in range(kv_len)] for i in range(query_len)]
-    got = causal().to_array(query_len, kv_len, offset)
+def brute(sees: Any, offset: int = 0, query_len: int = QUERY_LEN, kv_len: int = KV_LEN) -> Any:
+    """Return the array of a mask by its definition, one pair of positions after another."""
+    return np.array(
+        [[bool(sees(i, j, i + offset)) for j in range(kv_len)] for i in range(query_len)], bool
+    ).reshape(query_len, kv_len)
+
+
+# Each mask that is the same for all items, and what query i, standing at p, sees of key j.
+SHARED: dict[str, tuple[Mask, Any]] = {
+    "causal": (causal(), lambda i, j, p: j <= p),
+    "window": (window(2, 1), lambda i, j, p: -2 <= j - p <= 1),
+    "window to the left": (window(2), lambda i, j, p: j - p >= -2),
+    "window to the right": (window(right=1), lambda i, j, p: j - p <= 1),
+    "window of nothing but itself": (window(0, 0), lambda i, j, p: j == p),
+    "open window": (window(), lambda i, j, p: True),
+    "lengths": (lengths(4), lambda i, j, p: j < 4),
+    "lengths of queries, too": (lengths(4, 2), lambda i, j, p: j < 4 and i < 2),
+    "left lengths": (lengths(4, left=True), lambda i, j, p: j >= 3),
+    "left lengths of queries": (lengths(4, 2, left=True), lambda i, j, p: j >= 3 and i >= 3),
+    "documents": (
+        documents([1, 1, 2, 3, 1], [1, 2, 2, 1, 4, 4, 3]),
+        lambda i, j, p: [1, 1, 2, 3, 1][i] == [1, 2, 2, 1, 4, 4, 3][j],
+    ),
+    "prefix": (prefix(3), lambda i, j, p: j < 3),
+    "prefix of everything": (prefix(100), lambda i, j, p: True),
+    "causal after a prefix": (causal() | prefix(3), lambda i, j, p: j <= p or j < 3),
+    "both and either": (
+        (causal() | prefix(3)) & window(2) & lengths(6),
+        lambda i, j, p: (j <= p or j < 3) and j >= p - 2 and j < 6,
+    ),
+    "either and both": (
+        prefix(1) | (causal() & window(1)),
+        lambda i, j, p: j < 1 or (j <= p and j >= p - 1),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", SHARED)
+@pytest.mark.parametrize("offset", OFFSETS)
+def test_as_an_array(what: str, offset: int) -> None:
+    mask, sees = SHARED[what]
+    got = mask.to_array(QUERY_LEN, KV_LEN, offset)
     assert got.dtype == bool
-    assert got.shape == (query_len, kv_len)
-    assert got.tolist() == want
+    assert np.array_equal(got, brute(sees, offset))
 
 
-def test_an_offset_for_each_item() -> None:
-    got = causal().to_array(2, 3, [0, 1])
-    assert got.shape == (2, 1, 2, 3)
-    for item, offset in enumerate((0, 1)):
-        assert np.array_equal(got[item, 0], causal().to_array(2, 3, offset))
+@pytest.mark.parametrize("what", SHARED)
+def test_visible(what: str) -> None:
+    mask, sees = SHARED[what]
+    for i, j, offset in [(0, 0, 0), (1, 0, 0), (0, 1, 0), (2, 2, 1), (3, 0, -2), (4, 6, 3)]:
+        seen = mask.visible(i, j, offset, query_len=QUERY_LEN, kv_len=KV_LEN)
+        assert seen is bool(sees(i, j, i + offset))
+
+
+@pytest.mark.parametrize("what", ["causal", "window", "lengths", "prefix", "both and either"])
+@pytest.mark.parametrize(("query_len", "kv_len"), [(0, 3), (3, 0), (1, 1)])
+def test_of_no_length(what: str, query_len: int, kv_len: int) -> None:
+    mask, sees = SHARED[what]
+    if what in {"lengths", "both and either"} and kv_len < 4:
+        return  # no such length in so few keys
+    assert np.array_equal(mask.to_array(query_len, kv_len), brute(sees, 0, query_len, kv_len))
+
+
+def test_one_for_each_item() -> None:
+    masks = {
+        "offsets": (causal().to_array(2, 3, [0, 1]), lambda b: causal().to_array(2, 3, [0, 1][b])),
+        "lengths": (
+            lengths([1, 3], [2, 0]).to_array(2, 3),
+            lambda b: lengths([1, 3][b], [2, 0][b]).to_array(2, 3),
+        ),
+        "prefix": (prefix([0, 2]).to_array(2, 3), lambda b: prefix([0, 2][b]).to_array(2, 3)),
+        "documents": (
+            documents([[0, 1], [1, 1]], [0, 0, 1]).to_array(2, 3),
+            lambda b: documents([[0, 1], [1, 1]][b], [0, 0, 1]).to_array(2, 3),
+        ),
+    }
+    for whole, item in masks.values():
+        assert whole.shape == (2, 1, 2, 3)
+        for b in range(2):
+            assert np.array_equal(whole[b, 0], item(b))
     assert query_positions(2, [0, 5]).tolist() == [[[[0], [1]]], [[[5], [6]]]]
 
 
-@pytest.mark.parametrize(("i", "j"), [(0, 0), (1, 0), (0, 1), (2, 2), (2, 0)])
-def test_visible(i: int, j: int) -> None:
-    dense = np.array([[T, T, T], [F, T, T], [T, F, T]])
-    assert causal().visible(i, j) is (j <= i)
-    assert causal().visible(i, j, query_offset=1) is (j <= i + 1)
-    assert (causal() & dense).visible(i, j) is bool(j <= i and dense[i, j])
+def test_visible_of_items_is_visible_in_all() -> None:
+    assert lengths([2, 3]).visible(0, 1)
+    assert not lengths([2, 3]).visible(0, 2)
+    with refuses(ValueError, "left padding", "kv_len="):
+        lengths([2, 3], left=True).visible(0, 1)
 
 
-def test_masks_combine_with_and() -> None:
+def test_masks_combine_with_arrays() -> None:
     dense, keys = np.array([[T, T, F], [F, T, T], [T, T, T]]), np.array([[T, F, T]])
     triangle = np.tri(3, dtype=bool)
     combined = [
@@ -56,6 +123,8 @@ def test_masks_combine_with_and() -> None:
     for other in (dense.tolist(), dense.astype(int), torch.from_numpy(dense)):
         for mask in (causal() & other, other & causal()):
             assert np.array_equal(mask.to_array(3, 3), triangle & dense)
+        for mask in (causal() | other, other | causal()):
+            assert np.array_equal(mask.to_array(3, 3), triangle | dense)
 
 
 def test_a_mask_of_keys_is_broadcast() -> None:
@@ -80,35 +149,59 @@ def test_masks_are_neither_true_nor_false() -> None:
         causal() and np.ones((3, 3), bool)
 
 
-def test_masks_say_what_they_are() -> None:
-    assert repr(causal()) == "causal()"
-    assert repr(causal() & np.ones((2, 3), bool)) == "causal() & <boolean mask (2, 3)>"
+@pytest.mark.parametrize(
+    "text",
+    [
+        "causal()",
+        "window(3, 0)",
+        "window(None, 2)",
+        "lengths([3, 5])",
+        "lengths([3, 5], [1, 2], left=True)",
+        "lengths(4)",
+        "documents([1, 1, 2])",
+        "documents([1, 1], [1, 1, 2])",
+        "prefix(3)",
+        "causal() & lengths([2, 3])",
+        "(causal() | prefix(3)) & window(8, None)",
+        "causal() | prefix(3) | window(1, None)",
+    ],
+)
+def test_a_repr_makes_an_equal_mask(text: str) -> None:
+    mask = eval(text, vars(headwise))
+    assert repr(mask) == text
+    again = eval(repr(mask), vars(headwise))
+    assert mask == again
+    assert len({mask, again}) == 1
+
+
+def test_long_arrays_are_short_in_a_repr() -> None:
+    assert repr(documents(np.zeros(8192, int))) == "documents(<int64 array (8192,)>)"
+    dense = np.ones((2, 3), bool)
+    assert repr(causal() & dense) == "causal() & <boolean mask (2, 3)>"
 
 
 def test_masks_are_values() -> None:
-    assert causal() == Causal()
-    assert len({causal(), Causal()}) == 1
+    masks = [mask for mask, _ in SHARED.values()]
+    assert len(set(masks)) == len(masks)
+    assert causal() == window(right=0) == Band(right=0)
+    assert causal() != window(right=1)
+    assert lengths(3) != prefix(3)
+    assert lengths([3]) != lengths(3)
+    assert causal() != 3
+    dense = np.ones((2, 3), bool)
+    assert causal() & dense == causal() & dense
+    assert causal() & dense != causal() & dense.copy()
+
+
+def test_masks_are_frozen() -> None:
+    ids = np.array([1, 1, 2])
+    mask = documents(ids)
+    ids[:] = 7
+    assert mask == documents([1, 1, 2])
     with pytest.raises(AttributeError):
         causal().left = 3  # type: ignore[attr-defined]
-
-
-def test_bands_combine_to_the_narrower() -> None:
-    assert Band(right=0) & Band(left=4, right=2) == Band(left=4, right=0)
-    assert Band() & Band() == Band()
-
-
-def test_lowered_masks() -> None:
-    dense = np.ones((2, 3), bool)
-    assert lower(None).positional is False
-    assert lower(causal()).band == Band(right=0)
-    assert lower(causal()).positional
-    assert lower(causal()).boolean is None
-    assert lower(dense).boolean is dense  # and no copy
-    assert not lower(dense).positional
-    both = lower(causal() & dense)
-    assert both.band == Band(right=0)
-    assert both.boolean is dense
-    assert lower(np.full((2, 3), -0.5)).additive is not None
+    with pytest.raises(ValueError, match="read-only"):
+        mask.query_ids[0] = 3  # type: ignore[attr-defined]
 
 
 REFUSED: dict[str, tuple[Any, type[Exception], tuple[str, ...]]] = {
@@ -117,36 +210,73 @@ REFUSED: dict[str, tuple[Any, type[Exception], tuple[str, ...]]] = {
     "twos": (np.full((2, 3), 2), ValueError, ("0 (masked)", "1 (may attend)", "2", "boolean")),
     "minus ones": (np.array([[0, -1]]), ValueError, ("0 (masked)", "1 (may attend)", "-1")),
     "0.0 and 1.0": (np.eye(3), ValueError, ("0.0 and 1.0", "mask != 0", "bias=")),
-    "half": (np.ones((2, 3), np.float16), TypeError, ("float16", "bool", "float32 or float64")),
+    "0 and 1 in 16 bits": (
+        np.eye(2, 3, dtype=np.float16), ValueError, ("0.0 and 1.0", "mask != 0", "bias="),
+    ),
     "complex": (np.ones((2, 3), complex), TypeError, ("complex128", "boolean", "0 and 1")),
     "text": (np.array([["a"]]), TypeError, ("<U1", "boolean", "0 and 1")),
     "objects": (np.array([[None]]), TypeError, ("object", "boolean", "0 and 1")),
     "name": ("causal", TypeError, ("array", "headwise.causal()")),
     "function": (causal, TypeError, ("array", "headwise.causal()")),
-    "unknown mask": (Mask(), TypeError, ("headwise.causal", "Mask")),
+    "another function": (prefix, TypeError, ("array", "headwise.prefix()")),
+    "unknown mask": (Mask(), TypeError, ("headwise.masks", "Mask")),
     "float and causal": (
         causal() & np.full((2, 3), -0.5), TypeError, ("boolean", "float", "bias="),
     ),
     "twos and causal": (causal() & np.full((2, 3), 2), ValueError, ("0 (masked)", "2")),
-    "two shapes": (
+    "array of another shape": (
         causal() & np.ones((2, 3), bool) & np.ones((4, 3), bool), ValueError, ("(2, 3)", "(4, 3)"),
     ),
+    "too long": (lengths(4), ValueError, ("kv_lengths", "kv_len 3", "4")),
+    "too many queries": (lengths(3, 3), ValueError, ("query_lengths", "query_len 2", "3")),
+    "lengths of items": (lengths([1, 2]), ValueError, ("kv_lengths", "batch item", "(2,)")),
+    "ids of other queries": (documents([1, 1, 1]), ValueError, ("query_ids", "2", "(3,)")),
+    "ids of other keys": (documents([1, 1]), ValueError, ("key_ids", "3", "(2,)")),
+    "ids of items": (
+        documents([[1, 1]] * 2, [1, 1, 1]), ValueError, ("query_ids", "batch item", "(2, 2)"),
+    ),
+    "prefixes of items": (prefix([1, 2]), ValueError, ("prefix", "batch item", "(2,)")),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_is_no_mask_is_refused(what: str, attend: Any) -> None:
     mask, kind, words = REFUSED[what]
-    with refuses(kind, "mask", *words):
+    with refuses(kind, *words):
         attend(np.zeros((2, 4)), np.zeros((3, 4)), np.zeros((3, 4)), mask, query_offset=0)
+
+
+WRONG_ARGUMENTS: dict[str, tuple[Any, type[Exception], tuple[str, ...]]] = {
+    "window of -1": (lambda: window(-1, 0), ValueError, ("left", "None", "-1")),
+    "window to -1": (lambda: window(0, -1), ValueError, ("right", "None", "-1")),
+    "half a window": (lambda: window(0.5), TypeError, ("left", "whole number", "0.5")),
+    "true window": (lambda: window(True), TypeError, ("left", "whole number", "True")),
+    "negative length": (lambda: lengths([3, -1]), ValueError, ("kv_lengths", "-1")),
+    "negative length of queries": (
+        lambda: lengths(3, -1), ValueError, ("query_lengths", "-1"),
+    ),
+    "half a length": (lambda: lengths(0.5), TypeError, ("kv_lengths", "whole numbers", "float64")),
+    "left of what": (lambda: lengths(3, left=2), TypeError, ("left", "True", "2")),
+    "one id": (lambda: documents(3), ValueError, ("query_ids", "each position", "3")),
+    "ids of text": (lambda: documents(["a"]), TypeError, ("query_ids", "whole numbers", "<U1")),
+    "huge ids": (lambda: documents([2**64 - 1]), ValueError, ("query_ids", "64-bit")),
+    "negative prefix": (lambda: prefix(-1), ValueError, ("n", "at least 0", "-1")),
+    "and nothing": (lambda: causal() & None, TypeError, ("None", "expected a mask")),
+    "or nothing": (lambda: causal() | None, TypeError, ("None", "|", "expected a mask")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WRONG_ARGUMENTS)
+def test_wrong_arguments_are_refused(what: str) -> None:
+    make, kind, words = WRONG_ARGUMENTS[what]
+    with refuses(kind, *words):
+        make()
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", ">i4"])
 def test_tokenizers_masks_of_0_and_1(rng: np.random.Generator, dtype: str) -> None:
     visible = rng.random((4, 5)) < 0.5
-    lowered = lower(visible.astype(dtype))
-    assert lowered.boolean is not None
-    assert np.array_equal(lowered.boolean, visible)
+    assert np.array_equal(boolean_mask(visible.astype(dtype)), visible)
 
 
 @pytest.mark.parametrize(
@@ -187,8 +317,3 @@ def test_masks_are_not_changed(attend: Any) -> None:
     x, mask = np.ones((3, 3)), np.tri(3, dtype=bool)
     attend(x, x, x, mask & causal())
     assert np.array_equal(mask, np.tri(3, dtype=bool))
-
-
-def test_a_mask_is_not_combined_with_nothing() -> None:
-    with refuses(TypeError, "None", "expected a mask or a boolean array"):
-        causal() & None

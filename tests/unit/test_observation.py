@@ -139,7 +139,9 @@ def test_normalised_statistics_where_there_is_nothing_to_compare_with() -> None:
         "visible_count": np.array([0, 1, 4, 4]),
         "visible_distance": np.array([0, 0, 6, 6]),
     }
-    entropy, distance = derive("normalized_entropy", rows), derive("normalized_distance", rows)
+    entropy, distance = (
+        derive(name, rows, None) for name in ("normalized_entropy", "normalized_distance")
+    )
     np.testing.assert_allclose(entropy, [0, 0, 0.5 / np.log(4), np.nan], rtol=1e-6)
     np.testing.assert_allclose(distance, [0, 0, 2, np.nan])
     assert entropy.dtype == distance.dtype == np.float32

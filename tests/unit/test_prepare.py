@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -84,20 +85,33 @@ def test_leading_dimensions_broadcast(
 
 
 @pytest.mark.parametrize("name", ["key", "value"])
-def test_another_dtype_than_the_querys_is_refused(name: str, attend: Any) -> None:
-    given = dict.fromkeys(("query", "key", "value"), np.ones((3, 4), np.float32))
-    words = (name, "float64", "query is float32", "convert")
-    with refuses(TypeError, *words):
-        attend(**given | {name: np.ones((3, 4))})
+@pytest.mark.parametrize(
+    ("query", "other"),
+    [
+        ("float32", "float64"),
+        ("float64", "float32"),
+        ("float64", "float16"),
+        ("float16", "float32"),
+        ("float16", "float64"),
+        ("float16", "bfloat16"),
+        ("bfloat16", "float16"),
+    ],
+)
+def test_another_dtype_than_the_querys_is_refused(
+    name: str, query: str, other: str, attend: Any
+) -> None:
+    one, another = (np.ones((3, 4), getattr(ml_dtypes, d, d)) for d in (query, other))
+    given = dict.fromkeys(("query", "key", "value"), one)
+    with refuses(TypeError, f"{name} is {other}", f"query is {query}", "convert"):
+        attend(**given | {name: another})
 
 
 @pytest.mark.parametrize(
     ("bias", "kind", "words"),
     [
-        (np.ones((3, 5), bool), TypeError, ("bool", "float32 or float64", "mask=")),
-        (np.ones((3, 5), int), TypeError, ("int64", "float32 or float64", "convert")),
-        (np.ones((3, 5), np.float16), TypeError, ("float16", "float32 or float64", "convert")),
-        (np.ones((3, 5), complex), TypeError, ("complex128", "float32 or float64")),
+        (np.ones((3, 5), bool), TypeError, ("bool", "floating point", "mask=")),
+        (np.ones((3, 5), int), TypeError, ("int64", "floating point", "convert")),
+        (np.ones((3, 5), complex), TypeError, ("complex128", "floating point")),
         (np.ones(4), ValueError, ("broadcast", "(3, 5)", "(4,)")),
         (np.float64(1), ValueError, ("1 dimension", "kv_len", "1.0")),
     ],

@@ -11,11 +11,13 @@ from headwise._errors import listing
 
 attend: Callable[..., None] = _kernel.attend
 weights: Callable[..., None] = _kernel.weights
-exp2 = _kernel.exp2
+apply = _kernel.apply
 instruction_sets = _kernel.instruction_sets
 STATISTICS = {name: number for number, (name, _) in enumerate(_kernel.statistics())}
 COUNTS = frozenset(name for name, is_count in _kernel.statistics() if is_count)
 FEW_ROWS: int = _kernel.FEW_ROWS
+MASK_DEPTH: int = _kernel.MASK_DEPTH
+MASK_KINDS = {name: number for number, name in enumerate(_kernel.MASK_KINDS)}
 
 VARIABLE = "HEADWISE_INSTRUCTION_SET"
 

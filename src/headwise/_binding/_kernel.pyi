@@ -3,17 +3,16 @@ from typing import Any
 from numpy.typing import NDArray
 
 FEW_ROWS: int
+MASK_DEPTH: int
+MASK_KINDS: tuple[str, ...]
 
 def attend(
     query: NDArray[Any],
     key: NDArray[Any],
     value: NDArray[Any],
     output: NDArray[Any],
-    mask: NDArray[Any] | None,
-    bias: NDArray[Any] | None,
-    scale: float,
-    left: int,
-    right: int,
+    mask: list[tuple[Any, ...]],
+    scoring: tuple[Any, ...],
     query_offset: int | NDArray[Any],
     statistics: list[tuple[int, NDArray[Any]]],
     first_keys: int,
@@ -26,11 +25,8 @@ def weights(
     key: NDArray[Any],
     value: NDArray[Any],
     output: NDArray[Any],
-    mask: NDArray[Any] | None,
-    bias: NDArray[Any] | None,
-    scale: float,
-    left: int,
-    right: int,
+    mask: list[tuple[Any, ...]],
+    scoring: tuple[Any, ...],
     query_offset: int | NDArray[Any],
     statistics: list[tuple[int, NDArray[Any]]],
     rectangles: NDArray[Any],
@@ -41,4 +37,4 @@ def weights(
 ) -> None: ...
 def instruction_sets() -> list[str]: ...
 def statistics() -> list[tuple[str, bool]]: ...
-def exp2(x: NDArray[Any], y: NDArray[Any], instruction_set: str, /) -> None: ...
+def apply(name: str, x: NDArray[Any], y: NDArray[Any], instruction_set: str, /) -> None: ...

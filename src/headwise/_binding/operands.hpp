@@ -40,7 +40,7 @@ class Buffer {
   bool held_ = false;
 };
 
-enum class Role { input, mask, output };
+enum class Role { input, whole_numbers, booleans, output };
 
 // An operand and the offsets of its outer items.
 struct Operand {
@@ -51,6 +51,9 @@ struct Operand {
   Strided strided(const Buffer& whole) {
     Strided s;
     if (!buffer) return s;
+    for (int axis = 3; axis < buffer.ndim(); ++axis)
+      if (buffer.size(axis) != 1 && buffer.size(axis) != whole.size(axis))
+        throw std::invalid_argument("headwise: inconsistent arrays: leading dimensions");
     set_outer(whole);
     s.data = buffer.data();
     s.outer = outer.data();
@@ -77,13 +80,21 @@ struct Operand {
     }
   }
 
+  // bfloat16 comes as a record of that name, because buffers have no letter for it.
   void set_type(Strided& s) const {
-    std::string format = buffer.format() ? buffer.format() : "B";
-    s.swapped = format[0] == (PY_BIG_ENDIAN ? '<' : '>') || (!PY_BIG_ENDIAN && format[0] == '!');
-    const char kind = format.back();
-    s.type = kind == 'd' ? ElementType::float64 : ElementType::float32;
-    if (role == Role::mask ? kind != '?' : kind != 'f' && kind != 'd')
-      throw std::invalid_argument("headwise: no kernel for elements of format " + format);
+    const std::string format = buffer.format() ? buffer.format() : "B";
+    s.swapped = format.find(PY_BIG_ENDIAN ? '<' : '>') != std::string::npos || format[0] == '!';
+    const std::string letters = format.substr(format.find_first_not_of("@=<>!"));
+    const char kind = letters.size() == 1 ? letters[0] : '\0';
+    const bool brain = format.find(":bfloat16:") != std::string::npos;
+    s.type = brain         ? ElementType::bfloat16
+             : kind == 'd' ? ElementType::float64
+             : kind == 'e' ? ElementType::float16
+                           : ElementType::float32;
+    const bool known = role == Role::booleans        ? kind == '?'
+                       : role == Role::whole_numbers ? (kind == 'l' || kind == 'q') && !s.swapped
+                                                     : brain || kind == 'd' || kind == 'f' || kind == 'e';
+    if (!known) throw std::invalid_argument("headwise: no kernel for elements of format " + format);
   }
 };
 

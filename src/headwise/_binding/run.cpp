@@ -139,7 +139,7 @@ bool weights(Arguments& a, const Kernels& kernels, ElementType type, const std::
              int num_threads) {
   Job job(a);
   const TypedKernels& k = kernels.of(type);
-  const Index rows = k.block_rows(a), size = type == ElementType::float32 ? 4 : 8;
+  const Index rows = k.block_rows(a), size = type == ElementType::float64 ? 8 : 4;
   std::vector<Rectangle> parts;
   for (const Rectangle& whole : rectangles)
     for (Index begin = whole.query_begin; begin < whole.query_end; begin += rows) {

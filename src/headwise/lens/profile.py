@@ -191,7 +191,7 @@ class _Attention:
     def first_position(self) -> int:
         """Where the first query stands on the keys' axis."""
         r = self.recording
-        return int(resolve_offset(self.query_offset, r.query_len, r.kv_len))
+        return int(resolve_offset(self.query_offset, None, r.query_len, r.kv_len))
 
     def visible(self, rows: slice) -> Array:
         """Return which keys the queries of a block see, ``(rows, kv_len)``, in any head."""

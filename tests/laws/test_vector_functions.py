@@ -1,4 +1,4 @@
-"""The exponential that all weights come from: its error in units of the last place."""
+"""The exponential that all weights come from, and the tangent of caps: errors in last places."""
 
 from __future__ import annotations
 
@@ -21,11 +21,15 @@ BOUNDS = {
 
 
 def exp2(x: Any, instruction_set: str) -> Any:
-    """Compute with the kernels' exponential, in whole vectors."""
+    return apply("exp2", x, instruction_set)
+
+
+def apply(name: str, x: Any, instruction_set: str) -> Any:
+    """Compute with the kernels' own function, in whole vectors."""
     padded = np.zeros(-(-x.size // 64) * 64, x.dtype)
     padded[: x.size] = x
     result = np.empty_like(padded)
-    _binding.exp2(padded, result, instruction_set)
+    _binding.apply(name, padded, result, instruction_set)
     return result[: x.size]
 
 
@@ -84,4 +88,19 @@ def test_nan_stays_nan_and_in_its_place(dtype: Any, instruction_set: str, place:
 def test_only_whole_vectors_are_taken(dtype: Any, instruction_set: str) -> None:
     x = np.zeros(65, dtype)
     with pytest.raises(ValueError, match="multiple of 64"):
-        _binding.exp2(x, x.copy(), instruction_set)
+        _binding.apply("exp2", x, x.copy(), instruction_set)
+
+
+def test_the_error_of_tanh(rng: np.random.Generator, dtype: Any, instruction_set: str) -> None:
+    sizes = np.exp(rng.uniform(np.log(np.finfo(dtype).tiny), np.log(50), 1 << 19))
+    x = np.concatenate([sizes, -sizes, np.linspace(-12, 12, 1 << 18)]).astype(dtype)
+    wider = np.float64 if dtype == np.float32 else np.longdouble
+    true = np.tanh(x.astype(wider))
+    errors = abs(apply("tanh", x, instruction_set) - true) / np.spacing(abs(true).astype(dtype))
+    assert errors.max() < 4
+
+
+def test_tanh_at_the_ends(dtype: Any, instruction_set: str) -> None:
+    x = np.array([0, np.inf, -np.inf, np.nan, np.finfo(dtype).max, 1e-30], dtype)
+    want = np.array([0, 1, -1, np.nan, 1, 1e-30], dtype)
+    np.testing.assert_allclose(apply("tanh", x, instruction_set), want, rtol=4 * ulp(dtype))

@@ -1,0 +1,152 @@
+// From dot products to scores, in the contract's order: scale, softcap, bias, mask.
+#pragma once
+
+#include "vector_math.hpp"
+#include "visibility.hpp"
+
+namespace headwise {
+namespace {
+
+// The units of scores: those that cost least and lose nothing.
+//
+//   plain         dot products of the scale's sign; the scale's size enters with the exponent, so the difference of
+//                 two scores is taken before it is scaled, and equal dot products stay equal
+//   with a cap    scaled to multiples of the cap, then capped; natural units
+//   with a bias   scaled first, as the contract's order has it; by a power of two less where the scale is so large
+//                 that finite scores could overflow
+//
+// natural units = natural · score;   base-2 exponent of a weight = exponent · (score - maximum)
+template <class T>
+struct Units {
+  static constexpr bool single = sizeof(T) == 4;
+  static constexpr double small = single ? 1e-30 : 1e-290, large = single ? 1e30 : 1e290;
+  static constexpr double largest = single ? 1e37 : 1e307;
+
+  T query = 1;      // factor of the packed queries: -1, 0 or 1
+  T score = 1;      // factor of a dot product
+  T cap = 0;        // 0: none
+  double bias = 1;  // factor of a bias
+  double natural = 1;
+  double exponent;
+
+  explicit Units(const Arguments& a) {
+    const double size = a.scale < 0 ? -a.scale : a.scale;
+    if (a.softcap > 0) {
+      cap = T(smaller(a.softcap, largest));
+      score = T(larger(-largest, smaller(largest, a.scale / a.softcap)));
+    } else if (a.biased() || (size > 0 && size < small)) {
+      while (size / natural > large) natural *= 0x1p60;
+      score = T(a.scale / natural);
+      bias = 1 / natural;
+    } else {
+      query = T(a.scale > 0) - T(a.scale < 0);
+      natural = size > 0 ? size : 1;
+    }
+    exponent = smaller(natural, single ? 1e38 : 1e307) * 1.4426950408889634074;
+  }
+};
+
+// Positions of the vectors of a tile: the query's less the key's in the first one, and how much less in each next.
+template <class S, int vectors>
+struct Distances {
+  typename S::Vector offset[vectors];
+  typename S::Vector step;
+};
+
+// A bias in the working precision. A finite one stays finite, -1e300 in float32 too: only an infinite one hides its
+// key.
+template <class T>
+inline T working_bias(double bias) {
+  constexpr double most = sizeof(T) == 4 ? 3.4028234663852886e38 : 1.7976931348623157e308;
+  return bias - bias != 0 ? T(bias) : T(larger(-most, smaller(most, bias)));
+}
+
+// The table's bias of one row for key j.
+struct RelativeBias {
+  const double* row;
+  Index position, reach;
+
+  RelativeBias(const Arguments& a, const Row& r)
+      : row(a.relative_table + r.head * (2 * a.reach + 1) + a.reach), position(r.position), reach(a.reach) {}
+  double at(Index j) const { return row[larger(-reach, smaller(reach, j - position))]; }
+};
+
+// Calls `use(bias)` with a function of j: what the dense bias and the table, where given, add to the row's scores.
+template <class Use>
+inline void with_row_bias(const Arguments& a, Index item, const Row& row, Use use) {
+  if (!a.bias.data) {
+    const RelativeBias table(a, row);
+    return use([&](Index j) { return table.at(j); });
+  }
+  const char* dense = a.bias.at(item, row.head, row.query);
+  const Index step = a.bias.column;
+  with_reader(a.bias, [&](auto reader) {
+    if (!a.relative_table) return use([&](Index j) { return double(reader.read(dense + j * step)); });
+    const RelativeBias table(a, row);
+    use([&](Index j) { return double(reader.read(dense + j * step)) + table.at(j); });
+  });
+}
+
+// Whether a bias leaves key j visible: only -inf hides.
+inline bool shown_by_bias(const Arguments& a, Index item, const Row& row, Index j) {
+  bool shown = true;
+  if (a.bias.data || a.relative_table)
+    with_row_bias(a, item, row, [&](auto bias) { shown = bias(j) != -__builtin_inf(); });
+  return shown;
+}
+
+// Adds the row's bias to its scores. A bias of -inf hides its key whatever the score is, NaN included. The score of
+// key j is at scores[(j - keys.begin) · step].
+template <class T>
+inline void add_bias(const Arguments& a, Index item, const Row& row, Keys keys, double factor, T* scores, Index step) {
+  constexpr T hidden = -T(__builtin_inf());
+  with_row_bias(a, item, row, [&](auto bias) {
+    for (Index j = keys.begin; j < keys.end; ++j) {
+      const T added = working_bias<T>(bias(j) * factor);
+      T& score = scores[(j - keys.begin) * step];
+      score = added == hidden ? hidden : score + added;
+    }
+  });
+}
+
+// What is done to every score alike: scale, cap, and the slope's bias. `falls` are the lanes' slopes, negative.
+template <class S, int vectors>
+inline void finish_scores(typename S::Element* scores, Index count, const Units<typename S::Element>& units,
+                          const typename S::Vector* falls, Distances<S, vectors> distances) {
+  using V = typename S::Vector;
+  const V factor = S::set(units.score), cap = S::set(units.cap);
+  for (Index k = 0; k < count; ++k)
+    for (int v = 0; v < vectors; ++v, scores += S::width) {
+      V score = S::mul(S::load(scores), factor);
+      if (units.cap > 0) score = S::mul(cap, tanh<S>(score));
+      if (falls) {
+        score = S::fma(falls[v], S::abs(distances.offset[v]), score);
+        distances.offset[v] = S::sub(distances.offset[v], distances.step);
+      }
+      S::store(scores, score);
+    }
+}
+
+template <class T>
+inline bool finishes(const Arguments& a, const Units<T>& units) {
+  return units.score != 1 || units.cap > 0 || a.slopes;
+}
+
+// Adds one row's bias and hides what it does not see.
+template <class T>
+inline void apply_row(const Arguments& a, Index item, const Row& row, const Seen& seen, Keys keys, double bias_factor,
+                      T* scores, Index step) {
+  if (a.bias.data || a.relative_table) add_bias(a, item, row, keys, bias_factor, scores, step);
+  for_hidden_keys(seen, keys, [&](Index j) { scores[(j - keys.begin) * step] = -T(__builtin_inf()); });
+}
+
+// Marks the weights of hidden keys as such: -1.
+template <class T>
+inline void mark_hidden(const Arguments& a, Index item, const Row& row, const Seen& seen, Keys keys, T* weights,
+                        Index step) {
+  for (Index j = keys.begin; j < keys.end; ++j)
+    if (!seen.sees(j) || !shown_by_bias(a, item, row, j)) weights[(j - keys.begin) * step] = T(-1);
+}
+
+}  // namespace
+}  // namespace headwise

@@ -1,0 +1,52 @@
+// float16 and bfloat16 in memory, float32 in arithmetic. No branches on the way in, so that loops become vectors.
+#pragma once
+
+#include <cstring>
+
+#include "arguments.hpp"
+
+namespace headwise {
+namespace {
+
+inline float float_of(std::uint32_t bits) {
+  float x;
+  std::memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+inline std::uint32_t bits_of(float x) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+
+inline float from_bfloat16(std::uint16_t half) { return float_of(std::uint32_t(half) << 16); }
+
+// The exponent of float16 has 5 bits, bias 15: moved to its place it is 112 too low, and its largest value means
+// infinity or NaN. Below the normal range the fraction counts in steps of 2^-24.
+inline float from_float16(std::uint16_t half) {
+  const std::uint32_t sign = std::uint32_t(half & 0x8000) << 16, rest = half & 0x7fff;
+  const std::uint32_t normal = (rest << 13) + (112u << 23), special = (rest << 13) | 0x7f800000u;
+  const std::uint32_t tiny = bits_of(float(std::int32_t(rest)) * 0x1p-24f);
+  return float_of(sign | (rest < 0x0400 ? tiny : rest < 0x7c00 ? normal : special));
+}
+
+// To the nearest, ties to even; NaN stays NaN.
+inline std::uint16_t to_bfloat16(float x) {
+  const std::uint32_t bits = bits_of(x);
+  if (x != x) return std::uint16_t(bits >> 16 | 0x40);
+  return std::uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+inline std::uint16_t to_float16(float x) {
+  const std::uint32_t bits = bits_of(x), size = bits & 0x7fffffff;
+  const std::uint16_t sign = std::uint16_t(bits >> 16 & 0x8000);
+  if (size > 0x7f800000) return sign | 0x7e00;          // NaN
+  if (size >= bits_of(65520.0f)) return sign | 0x7c00;  // rounds to infinity
+  if (size < bits_of(0x1p-14f))                         // steps of 2^-24, counted by a sum with 1/2
+    return sign | std::uint16_t(bits_of(float_of(size) + 0.5f) - bits_of(0.5f));
+  return sign | std::uint16_t((size - (112u << 23) + 0xfff + (size >> 13 & 1)) >> 13);
+}
+
+}  // namespace
+}  // namespace headwise

@@ -1,0 +1,230 @@
+"""From masks to what the kernels take: a small program in postfix order, and floats to add."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from headwise._arrays import Array, is_float, to_additive, to_numpy
+from headwise._binding import MASK_DEPTH, MASK_KINDS
+from headwise._dense import additive_mask, boolean_mask
+from headwise._errors import shape_text
+from headwise._shapes import Sizes, check_broadcast, per_item
+from headwise.masks import Band, Both, Dense, Documents, Either, Lengths, Mask, Prefix, causal
+
+Step = tuple[Any, ...]  # a kind's number and what it needs, see MaskStep in cpp/arguments.hpp
+Program = list[Step]
+
+_UNBOUNDED = np.iinfo(np.int64).max
+_FAR = 1 << 41  # farther than any two positions lie apart
+_ALL, _ANY = (MASK_KINDS["all_of"],), (MASK_KINDS["any_of"],)
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A mask as the kernels take it: a program of who may attend, and an array of floats to add."""
+
+    program: Program
+    additive: Array | None = None
+
+    @property
+    def positional(self) -> bool:
+        """Whether it depends on where query 0 stands."""
+        return any(step[0] == MASK_KINDS["band"] for step in self.program)
+
+    @property
+    def arrays(self) -> list[Array]:
+        """All arrays that kernels read."""
+        return [x for step in self.program for x in step[1:] if isinstance(x, np.ndarray)]
+
+
+def lower(mask: Any, sizes: Sizes) -> Lowered:
+    """Bring any form of the ``mask`` argument into the kernels' form.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For what is no mask, or does not fit; the texts say what to do.
+    """
+    if mask is None:
+        return Lowered([])
+    if isinstance(mask, Mask):
+        return Lowered(_program(mask, sizes))
+    if callable(mask) or isinstance(mask, str):
+        name = "causal" if mask is causal or mask == "causal" else getattr(mask, "__name__", mask)
+        raise TypeError(
+            f"mask must be an array or a mask, got {mask!r}: did you mean headwise.{name}()?"
+        )
+    array = to_numpy("mask", mask)
+    if array.ndim < 1:
+        raise ValueError(f"mask must have at least 1 dimension (kv_len), got the number {array}")
+    if not (is_float(array) or array.dtype.kind == "f" or array.dtype.name.startswith("float")):
+        return Lowered(_dense(array, sizes))
+    additive = additive_mask(to_additive("mask", array))
+    check_broadcast("mask", additive.shape, sizes)
+    return Lowered([], additive)
+
+
+def _program(mask: Mask, sizes: Sizes) -> Program:
+    if isinstance(mask, Both | Either):
+        return _combine(mask, sizes)
+    if isinstance(mask, Band):
+        return [_band(mask)]
+    if isinstance(mask, Lengths):
+        return _lengths(mask, sizes)
+    if isinstance(mask, Documents):
+        return _documents(mask, sizes)
+    if isinstance(mask, Prefix):
+        ends = _items("n of prefix", mask.n, sizes)
+        return [_ranges(np.zeros_like(ends), np.minimum(ends, sizes.kv_len))]
+    if isinstance(mask, Dense):
+        array = to_numpy("mask", mask.array)
+        if is_float(array):
+            raise TypeError(
+                "a mask combined with & or | must be boolean, got a float array: pass that one as "
+                "bias="
+            )
+        return _dense(array, sizes)
+    raise TypeError(f"mask must be an array or made by headwise.masks, got {type(mask).__name__}")
+
+
+def _combine(mask: Both | Either, sizes: Sizes) -> Program:
+    """Put programs together, the deepest first, so that few operands wait; bands become one."""
+    kind = type(mask)
+    operands = _flatten(mask, kind)
+    if kind is Both:
+        bands = [m for m in operands if isinstance(m, Band)]
+        rest = [m for m in operands if not isinstance(m, Band)]
+        operands = [reduce(_narrower, bands), *rest] if bands else rest
+    programs = sorted((_program(m, sizes) for m in operands), key=_depth, reverse=True)
+    join = _ALL if kind is Both else _ANY
+    combined = reduce(lambda one, other: [*one, *other, join], programs)
+    if _depth(combined) > MASK_DEPTH:
+        raise ValueError(
+            f"mask combines & and | more than {MASK_DEPTH - 1} levels deep: combine some of its "
+            "parts to a boolean array with to_array"
+        )
+    return combined
+
+
+def _flatten(mask: Mask, kind: type[Both | Either]) -> list[Mask]:
+    """Return the operands of a chain of one sign."""
+    if not isinstance(mask, kind):
+        return [mask]
+    return [*_flatten(mask.one, kind), *_flatten(mask.other, kind)]
+
+
+def _depth(program: Program) -> int:
+    """Return how many operands wait at once when a program runs."""
+    waiting = most = 0
+    for step in program:
+        waiting += -1 if len(step) == 1 else 1  # all_of, any_of; or a leaf
+        most = max(most, waiting)
+    return most
+
+
+def _narrower(one: Band, other: Band) -> Band:
+    def least(a: int | None, b: int | None) -> int | None:
+        return b if a is None else a if b is None else min(a, b)
+
+    return Band(least(one.left, other.left), least(one.right, other.right))
+
+
+def _band(mask: Band) -> Step:
+    bounds = (_UNBOUNDED if b is None or b >= _FAR else b for b in (mask.left, mask.right))
+    return (MASK_KINDS["band"], *bounds)
+
+
+def _dense(array: Array, sizes: Sizes) -> Program:
+    boolean = boolean_mask(array)
+    check_broadcast("mask", boolean.shape, sizes)
+    return [(MASK_KINDS["array"], boolean)]
+
+
+def _ranges(first: Array, last: Array) -> Step:
+    """Return the step of ranges ``first <= j < last``, each ``(..., 1 or query_len)``."""
+    pairs = np.stack(np.broadcast_arrays(first, last), axis=-1)
+    return (MASK_KINDS["ranges"], np.ascontiguousarray(pairs[..., None, :, :], dtype=np.int64))
+
+
+def _items(name: str, numbers: Array, sizes: Sizes) -> Array:
+    """Return numbers of each item as ``(..., 1)``, for `_ranges`."""
+    return per_item(name, numbers, sizes)[..., None]
+
+
+def _lengths(mask: Lengths, sizes: Sizes) -> Program:
+    first, last = _real(mask, "kv_lengths", sizes.kv_len, sizes)
+    if mask.query_lengths is not None:
+        begin, end = _real(mask, "query_lengths", sizes.query_len, sizes)
+        i = np.arange(sizes.query_len)
+        last = np.where((begin <= i) & (i < end), last, first)
+    return [_ranges(first, last)]
+
+
+def _real(mask: Lengths, name: str, size: int, sizes: Sizes) -> tuple[Array, Array]:
+    """Return the range of real positions of each item, ``(..., 1)``."""
+    lengths = _items(name, getattr(mask, name), sizes)
+    if lengths.size and lengths.max() > size:
+        axis = "kv_len" if name == "kv_lengths" else "query_len"
+        raise ValueError(f"{name} must be at most {axis} {size}, got {lengths.max()}")
+    zeros = np.zeros_like(lengths)
+    return (size - lengths, zeros + size) if mask.left else (zeros, lengths)
+
+
+def _documents(mask: Documents, sizes: Sizes) -> Program:
+    mask.check_lengths(sizes.query_len, sizes.kv_len)
+    queries, keys = mask.query_ids, mask.key_ids
+    for name, ids in (("query_ids", queries), ("key_ids", keys)):
+        lead = (1,) * (len(sizes.outer) + 1 - ids.ndim) + ids.shape[:-1]
+        if len(lead) > len(sizes.outer) or any(
+            n not in {1, m} for n, m in zip(lead, sizes.outer, strict=True)
+        ):
+            raise ValueError(
+                f"{name} of documents must have shape (..., {ids.shape[-1]}) with one row for each "
+                f"batch item of shape {shape_text(sizes.outer)}, got {shape_text(ids.shape)}"
+            )
+    lead = np.broadcast_shapes(queries.shape[:-1], keys.shape[:-1])
+    queries = np.broadcast_to(queries, (*lead, queries.shape[-1]))
+    keys = np.broadcast_to(keys, (*lead, keys.shape[-1]))
+    first, last = np.zeros((2, *queries.shape), np.int64)
+    whole = True
+    for item in np.ndindex(lead):
+        first[item], last[item], together = _document_ranges(queries[item], keys[item])
+        whole = whole and together
+    program = [_ranges(first, last)]
+    if whole:
+        return program
+    same = (MASK_KINDS["same"], queries[..., None, :, None], keys[..., None, :, None])
+    return [*program, same, _ALL]
+
+
+def _document_ranges(queries: Array, keys: Array) -> tuple[Array, Array, bool]:
+    """Return where each query's document begins and ends, and whether no document has gaps."""
+    ids, first, count = np.unique(keys, return_index=True, return_counts=True)
+    if not len(ids):
+        return np.zeros_like(queries), np.zeros_like(queries), True
+    last = len(keys) - np.unique(keys[::-1], return_index=True)[1]
+    place = np.minimum(np.searchsorted(ids, queries), len(ids) - 1)
+    known = ids[place] == queries
+    return (
+        np.where(known, first[place], 0),
+        np.where(known, last[place], 0),
+        bool(np.all(last - first == count)),
+    )
+
+
+def lengths_of(mask: Any) -> list[Lengths]:
+    """Return the padding masks that hold for all of ``mask``: alone, or joined by ``&``."""
+    if isinstance(mask, Lengths):
+        return [mask]
+    return [*lengths_of(mask.one), *lengths_of(mask.other)] if isinstance(mask, Both) else []
+
+
+def has_lengths(mask: Any) -> bool:
+    """Tell whether there is a padding mask anywhere in ``mask``."""
+    if isinstance(mask, Both | Either):
+        return has_lengths(mask.one) or has_lengths(mask.other)
+    return isinstance(mask, Lengths)
