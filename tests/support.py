@@ -92,7 +92,7 @@ class Pool:
 
 def error(got: Array, true: Array) -> float:
     """Return the largest error; NaN, which is below no bound, where there is one."""
-    return float(np.max(abs(got - true), initial=0))
+    return float(np.max(abs(got.astype(true.dtype) - true), initial=0))
 
 
 def allowed(plain_error: float, size: float, dtype: Any) -> float:

@@ -9,6 +9,7 @@ from headwise import biases, masks, reference, statistics
 from headwise._threads import get_num_threads, set_num_threads
 from headwise.attention import scaled_dot_product_attention
 from headwise.biases import alibi, alibi_slopes, relative
+from headwise.cache import KVCache
 from headwise.heads import (
     combine_heads,
     multi_head_attention,
@@ -17,11 +18,13 @@ from headwise.heads import (
 )
 from headwise.layer import MultiHeadAttention
 from headwise.masks import causal, documents, lengths, prefix, window
+from headwise.merging import merge
 from headwise.observation import Observation, observe
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "KVCache",
     "MultiHeadAttention",
     "Observation",
     "alibi",
@@ -33,6 +36,7 @@ __all__ = [
     "get_num_threads",
     "lengths",
     "masks",
+    "merge",
     "multi_head_attention",
     "multi_head_attention_per_head",
     "observe",

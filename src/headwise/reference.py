@@ -176,12 +176,12 @@ def attention(
         scores = cap(score(query, key, scale), softcap)
         for additive in (bias, mask if is_additive(mask) else None):
             if additive is not None:
-                more = bias_array(additive, query_len, kv_len, offset)
+                more = without_heads(bias_array(additive, query_len, kv_len, offset), scores.ndim)
                 scores = scores + more
                 visible = visible & ~np.isneginf(more)
         scores = np.where(visible, scores, -INFINITY).astype(dtype)
         visible = np.broadcast_to(visible, scores.shape)
-        sinks = sink_scores(sink_logits, scores.dtype)
+        sinks = without_heads(sink_scores(sink_logits, scores.dtype), scores.ndim - 1)
         weights, lse, sink_weight = softmax(scores, sinks)
         output = weighted_sum(weights, value, visible)
     distances = query_positions(query_len, offset) - np.arange(kv_len)
@@ -247,6 +247,11 @@ def bias_array(bias: Any, query_len: int, kv_len: int, offset: Any) -> Array:
     if isinstance(bias, Bias):
         return bias.to_array(query_len, kv_len, offset)
     return widen(to_numpy("bias", bias))
+
+
+def without_heads(x: Array, ndim: int) -> Array:
+    """Drop the dimension of the one head where the operands have no such dimension."""
+    return x[0] if x.ndim > ndim else x
 
 
 def is_additive(mask: Any) -> bool:
