@@ -171,7 +171,7 @@ struct Ending {
   bool empty() const { return total == 0; }
   double whole() const { return total + sink; }
   double share() const { return empty() ? 0 : 1 / whole(); }
-  bool drowned() const { return sink - sink != 0 && rise > 0; }  // beside the sink no key has any weight
+  bool drowned() const { return total == total && sink - sink != 0; }  // beside the sink no key has any weight
   double lse() const {
     if (empty()) return -__builtin_inf();
     return drowned() ? maximum + rise : maximum + std::log(whole());

@@ -32,8 +32,9 @@ struct Units {
   explicit Units(const Arguments& a) {
     const double size = a.scale < 0 ? -a.scale : a.scale;
     if (a.softcap > 0) {
-      cap = T(smaller(a.softcap, largest));
-      score = T(larger(-largest, smaller(largest, a.scale / a.softcap)));
+      const double bound = larger(1 / largest, smaller(large, a.softcap));  // beyond, a cap hides nothing or all
+      cap = T(bound);
+      score = T(larger(-largest, smaller(largest, a.scale / bound)));
     } else if (a.biased() || (size > 0 && size < small)) {
       while (size / natural > large) natural *= 0x1p60;
       score = T(a.scale / natural);

@@ -72,6 +72,8 @@ class Pool:
         self.dtype = np.dtype(dtype)
         self.wider = np.float64 if self.dtype == np.float32 else np.longdouble
         self.errors = dict.fromkeys(INSTRUCTION_SETS, 0.0)
+        self.squares = dict.fromkeys(INSTRUCTION_SETS, 0.0)
+        self.plain_squares = 0.0
         self.plain = self.size = 0.0
 
     def add(self, inputs: Inputs, **options: Any) -> None:
@@ -79,15 +81,22 @@ class Pool:
         true = reference.attention(*inputs, dtype=self.wider, **options).output
         plain = reference.attention(*inputs, dtype=self.dtype, **options).output
         self.plain = max(self.plain, error(plain, true))
+        self.plain_squares += float(np.sum((plain - true) ** 2))
         self.size = max(self.size, float(np.max(abs(true), initial=0)))
         for name in INSTRUCTION_SETS:
             with forced(name):
                 got = headwise.scaled_dot_product_attention(*inputs, **options)
             self.errors[name] = np.maximum(self.errors[name], error(got, true))  # keeps NaN
+            self.squares[name] += float(np.sum((got - true) ** 2))
 
     def check(self) -> None:
         bound = allowed(self.plain, self.size, self.dtype)
         assert all(found <= bound for found in self.errors.values()), (self.errors, bound)
+
+    def check_mean_square(self) -> None:
+        """Compare root mean squares: where a few rows make the largest error, it is all luck."""
+        ratios = {name: (s / self.plain_squares) ** 0.5 for name, s in self.squares.items()}
+        assert all(ratio <= 1.5 for ratio in ratios.values()), ratios
 
 
 def error(got: Array, true: Array) -> float:

@@ -68,10 +68,15 @@ def _from_dlpack(name: str, x: Any) -> Array:
             f"{name} is a tensor that requires a gradient, and headwise computes none: "
             f"pass {name}.detach()"
         )
+    if not hasattr(x, "__dlpack_device__"):  # JAX's stand-ins for arrays while it traces
+        raise TypeError(
+            f"{name} is a {type(x).__name__}, which holds no numbers yet: call headwise outside of "
+            "jit, grad and vmap, or through jax.pure_callback"
+        )
     if not _in_host_memory(x):
         raise TypeError(
             f"{name} is an array on another device, and headwise computes on the CPU: move it "
-            f"first, for example with {name}.cpu()"
+            f"first (PyTorch: {name}.cpu(), JAX: jax.device_get({name}), CuPy: {name}.get())"
         )
     try:
         if _named_bfloat16(x):

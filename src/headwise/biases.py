@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 class Bias:
     """A bias as an object. Make one with `alibi` or `relative`; add up with ``+``."""
 
+    def _numbers(self, query_len: int, kv_len: int, query_offset: Any, dtype: Any) -> Any:
+        """Return the bias as an array of ``dtype``, computed in it."""
+        raise NotImplementedError
+
     def to_array(self, query_len: int, kv_len: int, query_offset: Any = 0) -> NDArray[np.float64]:
         """Return the bias as an array ``(..., num_heads, query_len, kv_len)``, for debugging.
 
@@ -32,7 +36,7 @@ class Bias:
         array([[[ 0. , -0.5, -1. ],
                 [-0.5,  0. , -0.5]]])
         """
-        raise NotImplementedError
+        return np.array(self._numbers(query_len, kv_len, query_offset, np.float64))
 
     def __add__(self, other: Any) -> Bias:
         if other is None:
@@ -43,71 +47,61 @@ class Bias:
     __array_ufunc__ = None  # array + bias comes here, too
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Alibi(Bias):
     """``-slope · |i + query_offset - j|``, with one slope for each head."""
 
     slopes: NDArray[np.float64]
 
-    def to_array(self, query_len: int, kv_len: int, query_offset: Any = 0) -> NDArray[np.float64]:
-        """Return the bias as an array."""
+    def _numbers(self, query_len: int, kv_len: int, query_offset: Any, dtype: Any) -> Any:
         distance = abs(query_positions(query_len, query_offset) - np.arange(kv_len))
-        return np.asarray(0.0 - self.slopes[:, None, None] * distance)
+        return 0 - self.slopes.astype(dtype)[:, None, None] * distance.astype(dtype)
 
     def __repr__(self) -> str:
         return f"alibi({self.slopes.tolist()})"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Relative(Bias):
     """A number for each distance of the key from the query, by head."""
 
     table: NDArray[np.float64]
 
-    @property
-    def reach(self) -> int:
-        """The largest distance with a number of its own."""
-        return int(self.table.shape[-1]) // 2
-
-    def to_array(self, query_len: int, kv_len: int, query_offset: Any = 0) -> NDArray[np.float64]:
-        """Return the bias as an array."""
+    def _numbers(self, query_len: int, kv_len: int, query_offset: Any, dtype: Any) -> Any:
+        reach = self.table.shape[-1] // 2
         ahead = np.arange(kv_len) - query_positions(query_len, query_offset)
-        index = np.clip(ahead, -self.reach, self.reach) + self.reach
         heads = np.arange(len(self.table))[:, None, None]
-        return np.asarray(self.table[heads, index])
+        return self.table.astype(dtype)[heads, np.clip(ahead, -reach, reach) + reach]
 
     def __repr__(self) -> str:
         return f"relative(<table {shape_text(self.table.shape)}>)"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DenseBias(Bias):
     """An array of floats as a bias, so that it adds to structured ones. It is not copied."""
 
     array: Any
 
-    def to_array(self, query_len: int, kv_len: int, query_offset: Any = 0) -> NDArray[np.float64]:
-        """Return the array itself, broadcast over queries and keys."""
-        del query_offset
-        array = np.atleast_2d(widen(to_additive("bias", self.array))).astype(np.float64)
+    def _numbers(self, query_len: int, kv_len: int, query_offset: Any, dtype: Any) -> Any:  # noqa: ARG002
+        array = np.atleast_2d(widen(to_additive("bias", self.array)))
         shape = np.broadcast_shapes(array.shape, (query_len, kv_len))
-        return np.broadcast_to(array, shape)
+        return np.broadcast_to(array.astype(dtype), shape)
 
     def __repr__(self) -> str:
         return f"<bias {shape_text(np.shape(self.array))}>"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Sum(Bias):
     """Two biases, added."""
 
     one: Bias
     other: Bias
 
-    def to_array(self, query_len: int, kv_len: int, query_offset: Any = 0) -> NDArray[np.float64]:
-        """Return both arrays, added."""
-        one = self.one.to_array(query_len, kv_len, query_offset)
-        return one + self.other.to_array(query_len, kv_len, query_offset)
+    def _numbers(self, query_len: int, kv_len: int, query_offset: Any, dtype: Any) -> Any:
+        one = self.one._numbers(query_len, kv_len, query_offset, dtype)
+        return one + self.other._numbers(query_len, kv_len, query_offset, dtype)
 
     def __repr__(self) -> str:
         return f"{self.one!r} + {self.other!r}"

@@ -176,7 +176,8 @@ def attention(
         scores = cap(score(query, key, scale), softcap)
         for additive in (bias, mask if is_additive(mask) else None):
             if additive is not None:
-                more = without_heads(bias_array(additive, query_len, kv_len, offset), scores.ndim)
+                more = bias_array(additive, query_len, kv_len, offset, dtype)
+                more = without_heads(more, scores.ndim)
                 scores = scores + more
                 visible = visible & ~np.isneginf(more)
         scores = np.where(visible, scores, -INFINITY).astype(dtype)
@@ -242,10 +243,10 @@ def cap(scores: Array, softcap: float | None) -> Array:
     return factor * np.tanh(scores / factor)
 
 
-def bias_array(bias: Any, query_len: int, kv_len: int, offset: Any) -> Array:
+def bias_array(bias: Any, query_len: int, kv_len: int, offset: Any, dtype: Any) -> Array:
     """Return a bias as an array that broadcasts to the scores."""
     if isinstance(bias, Bias):
-        return bias.to_array(query_len, kv_len, offset)
+        return bias._numbers(query_len, kv_len, offset, dtype)
     return widen(to_numpy("bias", bias))
 
 
