@@ -82,16 +82,15 @@ def _is_index(index: Any) -> bool:
 
 def _indices(name: str, index: Any, size: int) -> Array:
     """Return the positions that an index expression picks; None picks all."""
-    everything = np.arange(size)
     if index is None or isinstance(index, slice):
-        return everything if index is None else everything[index]
+        return np.arange(*(slice(None) if index is None else index).indices(size))
     try:
         wanted = np.asarray(operator.index(index) if _is_index(index) else index)
         if wanted.size == 0 and wanted.ndim == 1:
-            return everything[:0]
+            return np.arange(0)
         if wanted.ndim > 1 or wanted.dtype.kind not in "iub" or isinstance(index, bool | np.bool_):
             raise TypeError
-        return np.atleast_1d(everything[wanted])
+        return _places(np.atleast_1d(wanted), size)
     except IndexError:
         raise IndexError(f"{name} must lie within {size}, got {index}") from None
     except (TypeError, ValueError, OverflowError):
@@ -99,6 +98,18 @@ def _indices(name: str, index: Any, size: int) -> Array:
             f"{name} must be an index, a slice, a sequence of indices, a boolean array or None, "
             f"got {index!r}"[:200]
         ) from None
+
+
+def _places(wanted: Array, size: int) -> Array:
+    """Return the positions that whole numbers or truth values pick, as NumPy does."""
+    if wanted.dtype.kind == "b":
+        if len(wanted) != size:
+            raise IndexError
+        return np.flatnonzero(wanted)
+    if wanted.min() < -size or wanted.max() >= size:
+        raise IndexError
+    places = wanted.astype(np.int64)
+    return np.where(places < 0, places + size, places)
 
 
 def _runs(indices: Array) -> list[slice]:

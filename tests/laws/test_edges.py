@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import headwise
-from headwise import causal, reference, scaled_dot_product_attention
+from headwise import causal, documents, prefix, reference, scaled_dot_product_attention, window
 from tests.support import draw, normal, same_bits, ulp
 
 pytestmark = pytest.mark.usefixtures("instruction_set")
@@ -23,14 +24,18 @@ def rows_with(x: Any, test: Any = np.isnan) -> list[int]:
 
 def hide(how: str, visible: Any, dtype: Any) -> dict[str, Any]:
     """Say in each way there is which keys are visible."""
+    if how == "joined":
+        return {"mask": window() & visible | prefix(0)}
     if how == "bias":
         return {"bias": np.where(visible, 0.0, -np.inf).astype(dtype)}
     if how == "float mask":
         return {"mask": np.where(visible, 0.0, -np.inf)}
+    if how == "structured":  # the rows of the tests that say so see the first 300 keys
+        return {"mask": documents(np.zeros(len(visible), int), np.arange(530) // 300)}
     return {"mask": visible if how == "mask" else visible.astype(np.int8)}
 
 
-@pytest.mark.parametrize("how", ["mask", "whole numbers", "bias", "float mask"])
+@pytest.mark.parametrize("how", ["mask", "whole numbers", "bias", "float mask", "joined"])
 def test_a_row_that_sees_no_key(
     rng: np.random.Generator, dtype: Any, queries: int, how: str
 ) -> None:
@@ -39,7 +44,8 @@ def test_a_row_that_sees_no_key(
     visible[:, :, 1] = False
     options = hide(how, visible, dtype)
     seen = headwise.observe(*inputs, **options, query_offset=0)
-    assert same_bits(scaled_dot_product_attention(*inputs, **options), seen.output)
+    plain = scaled_dot_product_attention(*inputs, **options, query_offset=0)
+    assert same_bits(plain, seen.output)
     assert not seen.output[:, :, 1].any()
     assert np.all(np.isneginf(seen.lse[:, :, 1]))
     assert np.all(seen.argmax[:, :, 1] == -1)
@@ -63,7 +69,9 @@ def test_no_keys_at_all(rng: np.random.Generator, dtype: Any, queries: int) -> N
 
 
 @STRANGE
-@pytest.mark.parametrize("how", ["mask", "whole numbers", "bias", "float mask", "causal"])
+@pytest.mark.parametrize(
+    "how", ["mask", "whole numbers", "bias", "float mask", "causal", "structured"]
+)
 def test_what_is_not_visible_never_reaches_an_output(
     *, rng: np.random.Generator, dtype: Any, queries: int, how: str, strange: float, attend: Any
 ) -> None:
@@ -174,13 +182,16 @@ def test_lists_whole_numbers_and_truth_values_become_float64(attend: Any) -> Non
         assert same_bits(attend(given, given, given), attend(*[np.array(rows, float)] * 3))
 
 
-@pytest.mark.parametrize("bias_dtype", ["float32", "float64", ">f4", ">f8"])
+@pytest.mark.parametrize(
+    "bias_dtype",
+    ["float32", "float64", ">f4", ">f8", "longdouble", ml_dtypes.float8_e4m3fn],
+)
 def test_a_bias_of_any_float_dtype(
-    rng: np.random.Generator, dtype: Any, queries: int, bias_dtype: str, attend: Any
+    rng: np.random.Generator, dtype: Any, queries: int, bias_dtype: Any, attend: Any
 ) -> None:
     inputs = draw(rng, (2, 2), (queries, 9), dtype=dtype)
     bias = normal(rng, queries, 9, dtype=bias_dtype)
-    want = reference.attention(*inputs, bias=bias).output
+    want = reference.attention(*inputs, bias=bias.astype(np.float64)).output
     np.testing.assert_allclose(attend(*inputs, bias=bias), want, atol=10 * ulp(dtype))
 
 

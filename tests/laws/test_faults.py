@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import headwise
-from headwise import causal, reference, scaled_dot_product_attention
+from headwise import causal, lengths, reference, scaled_dot_product_attention, window
 from tests.support import draw, error, refuses, same_bits, ulp
 
 T, F = True, False
@@ -59,6 +60,14 @@ def test_5_a_bias_of_another_precision_is_accepted(
     assert close(attend(*inputs, bias=bias), reference.attention(*inputs, bias=bias).output, inputs)
 
 
+def test_5_a_float32_bias_with_a_bfloat16_query(rng: np.random.Generator, attend: Any) -> None:
+    inputs = [x.astype(ml_dtypes.bfloat16) for x in draw(rng, (1, 1), (3, 3))]
+    bias = rng.normal(size=(3, 3)).astype(np.float32)
+    output = attend(*inputs, bias=bias)
+    assert output.dtype == ml_dtypes.bfloat16
+    assert error(output, reference.attention(*inputs, bias=bias).output) < 2**-7
+
+
 def test_6_a_mask_per_batch_item_without_the_dimension_of_heads(attend: Any) -> None:
     x = np.zeros((2, 8, 3, 4))
     with refuses(ValueError, "mask", "(2, 8, 3, 3)", "(2, 3, 3)", "(2, 1, 3, 3)", "None"):
@@ -102,6 +111,19 @@ def test_10_causal_is_kept_when_weights_and_statistics_are_asked_for(
     assert not np.triu(seen.weights(), 1).any()
 
 
+def test_11_a_window_without_a_mask(rng: np.random.Generator, dtype: Any, attend: Any) -> None:
+    inputs = draw(rng, (1, 2), (20, 20), dtype=dtype)
+    near = abs(np.arange(20)[:, None] - np.arange(20)) <= 2
+    want = reference.attention(*inputs, near).output
+    assert close(attend(*inputs, window(2, 2)), want, inputs)
+
+
+@pytest.mark.parametrize("short", [np.float16, ml_dtypes.bfloat16])
+def test_12_products_beyond_the_range_of_float16(queries: int, short: Any, attend: Any) -> None:
+    x = np.full((1, 1, queries, 80), 256, short)
+    assert same_bits(attend(x, x, x), x)
+
+
 def test_13_a_band_of_minus_infinities_gives_no_nan(
     rng: np.random.Generator, dtype: Any, attend: Any
 ) -> None:
@@ -138,6 +160,17 @@ def test_16_an_item_of_length_zero_in_a_batch(
         query, key, value = (x[item] for x in inputs)
         alone = attend(query, key[:, : lengths[item]], value[:, : lengths[item]])
         assert same_bits(output[item], alone)
+
+
+def test_16_an_item_of_length_zero_in_a_batch_by_lengths(
+    rng: np.random.Generator, dtype: Any, queries: int, attend: Any
+) -> None:
+    inputs = draw(rng, (3, 2), (queries, 9), dtype=dtype)
+    output = attend(*inputs, lengths([4, 0, 9]))
+    assert not output[1].any()
+    for item, n in ((0, 4), (2, 9)):
+        query, key, value = (x[item] for x in inputs)
+        assert same_bits(output[item], attend(query, key[:, :n], value[:, :n]))
 
 
 @pytest.mark.parametrize("value_dim", [1, 5, 100])
@@ -187,7 +220,31 @@ def test_23_left_padded_rows_equal_the_unpadded_ones(
     pads = np.array([0, 2, 17])
     inputs = draw(rng, (3, 2), (20, 20), dtype=dtype)
     real = np.arange(20) >= pads[:, None, None, None]
-    padded = attend(*inputs, causal() & real)
-    for item, pad in enumerate(pads):
-        alone = attend(*(x[item, :, pad:] for x in inputs), causal())
-        assert close(padded[item, :, pad:], alone, inputs)
+    for mask in (real, lengths(20 - pads, left=True)):
+        padded = attend(*inputs, causal() & mask)
+        for item, pad in enumerate(pads):
+            alone = attend(*(x[item, :, pad:] for x in inputs), causal())
+            assert close(padded[item, :, pad:], alone, inputs)
+
+
+def test_24_a_sink_takes_what_is_missing_from_a_row(
+    rng: np.random.Generator, dtype: Any, queries: int
+) -> None:
+    inputs = draw(rng, (1, 2), (queries, 9), dtype=dtype)
+    seen = headwise.observe(*inputs, sink_logits=[0.0, 1.0], query_offset=0)
+    total = seen.weights().sum(axis=-1)
+    assert np.all(total < 1)
+    np.testing.assert_allclose(seen.sink_weight, 1 - total, atol=32 * ulp(dtype))
+
+
+def test_25_a_cap_does_not_revive_a_masked_key(
+    rng: np.random.Generator, dtype: Any, queries: int, attend: Any
+) -> None:
+    query, key, value = draw(rng, (1, 2), (queries, 9), dtype=dtype)
+    hidden = np.where(np.arange(9) == 4, -np.inf, 0)
+    value[..., 4, :] = 1e30
+    without = np.arange(9) != 4
+    want = attend(query, key[..., without, :], value[..., without, :], softcap=5.0)
+    for options in ({"bias": hidden}, {"mask": hidden}, {"mask": hidden == 0}):
+        got = attend(query, key, value, softcap=5.0, **options)
+        assert close(got, want, (query,))
