@@ -21,6 +21,7 @@ struct Strip {
   using T = typename S::Element;
   const Row* rows;
   Index count;  // rows in use, at most kStrip
+  Keys shared;  // keys that all rows see
   T* query;     // [head_dim][kStrip]
   T* sums;      // [value_dim][kStrip]
   Numbers<T> numbers;
@@ -29,8 +30,11 @@ struct Strip {
 // A tile as the rows of a strip see it, and the part of it that any of them sees.
 template <class S>
 struct View {
-  Seen seen[kStrip<S>];
   Keys keys;
+  bool whole;  // every row sees all of it: `seen` is not filled in
+  Seen seen[kStrip<S>];
+
+  Seen of(Index r) const { return whole ? Seen{keys, nullptr, 0} : seen[r]; }
 };
 
 // A block's scratch. With a null buffer it only counts.
@@ -65,13 +69,14 @@ struct Block {
     const Index first = s * kStrip<S>, count = smaller<Index>(kStrip<S>, range.end - range.begin - first);
     T* query = scratch.take<T>(a.head_dim * kStrip<S>);
     T* sums = scratch.take<T>(a.value_dim * kStrip<S>);
-    return {rows + first, count, query, sums, Numbers<T>::take(scratch, kStrip<S>)};
+    return {rows + first, count, {}, query, sums, Numbers<T>::take(scratch, kStrip<S>)};
   }
 };
 
 template <class S>
-inline void begin_strip(const Arguments& a, Index item, const Strip<S>& strip) {
+inline void begin_strip(const Arguments& a, Index item, Strip<S>& strip) {
   using T = typename S::Element;
+  strip.shared = shared_keys(strip.rows, strip.count);
   for (Index k = 0; k < a.head_dim * kStrip<S>; ++k) strip.query[k] = 0;
   for (Index r = 0; r < strip.count; ++r) {
     const Row& row = strip.rows[r];
@@ -85,9 +90,13 @@ inline void begin_strip(const Arguments& a, Index item, const Strip<S>& strip) {
 template <class S>
 inline View<S> view_tile(const Block<S>& b, const Strip<S>& strip, Keys tile) {
   View<S> view;
+  view.keys = tile;
+  view.whole = strip.shared.begin <= tile.begin && tile.end <= strip.shared.end;
+  if (view.whole) return view;
   for (Index r = 0; r < strip.count; ++r)
     view.seen[r] = look(b.a, b.range.item, strip.rows[r], tile, b.patterns + r * kTileKeys);
   view.keys = hull(view.seen, strip.count, tile);
+  view.whole = all_seen(view.seen, strip.count, view.keys);
   return view;
 }
 
@@ -123,9 +132,9 @@ inline void score_visible(Block<S>& b, const Strip<S>& strip, const View<S>& vie
   score_strip<S>(key, keys.end - keys.begin, a.head_dim, strip.query, b.scores);
   const Units<typename S::Element> units(a);
   if (finishes(a, units)) finish_strip(b, strip, keys, units);
-  if (!a.bias.data && !a.relative_table && all_seen(view.seen, strip.count, keys)) return;
+  if (!a.bias.data && !a.relative_table && view.whole) return;
   for (Index r = 0; r < strip.count; ++r)
-    apply_row(a, b.range.item, strip.rows[r], view.seen[r], keys, units.bias, b.scores + r, kStrip<S>);
+    apply_row(a, b.range.item, strip.rows[r], view.of(r), keys, units.bias, b.scores + r, kStrip<S>);
 }
 
 // The observers' update before the weights exist: the key of the largest, and what is visible.
@@ -142,7 +151,7 @@ inline void observe_scores(Block<S>& b, const Strip<S>& strip, const View<S>& vi
   for (Index r = 0; r < strip.count; ++r) strip.numbers.count(kComputed, r) += keys.end - keys.begin;
   if (b.a.statistics[kVisibleCount] || b.a.statistics[kVisibleDistance])
     for (Index r = 0; r < strip.count; ++r)
-      update_visible(b.a, b.range.item, strip.numbers, r, strip.rows[r], view.seen[r]);
+      update_visible(b.a, b.range.item, strip.numbers, r, strip.rows[r], view.of(r));
 }
 
 // One tile of the strip's scores becomes weights; numbers and correction are brought to the new maximum.
@@ -192,7 +201,7 @@ inline void attend_tile(Block<S>& b, const Strip<S>& strip, const View<S>& view,
     return;
   }
   for (Index r = 0; r < strip.count; ++r)
-    mark_hidden(b.a, b.range.item, strip.rows[r], view.seen[r], view.keys, b.scores + r, kStrip<S>);
+    mark_hidden(b.a, b.range.item, strip.rows[r], view.of(r), view.keys, b.scores + r, kStrip<S>);
   add_visible_values<S>(value, count, b.a.value_dim, b.scores, b.correction, strip.sums);
 }
 
@@ -205,12 +214,15 @@ inline bool write_row(const Arguments& a, Index item, const Row& row, Numbers<T>
   char* out = a.output + (a.output_layout.at(item, row.head, row.query) - a.output_layout.data);
   double square = 0;
   bool nan = false;
-  for (Index d = 0; d < a.value_dim; ++d) {
-    const T x = sums[d * step] / total;
-    write_element(a.output_layout.type, x, out + d * a.output_layout.column);
-    square += double(x) * double(x);
-    nan |= x != x;
-  }
+  with_rounding<T>(a.output_layout.type, [&](auto round) {
+    for (Index d = 0; d < a.value_dim; ++d) {
+      const T x = sums[d * step] / total;
+      const auto rounded = round(x);
+      std::memcpy(out + d * a.output_layout.column, &rounded, sizeof rounded);
+      square += double(x) * double(x);
+      nan |= x != x;
+    }
+  });
   write_statistics(a, item, row, n, r, end, std::sqrt(square));
   return nan;
 }

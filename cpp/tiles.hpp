@@ -77,14 +77,15 @@ inline void with_reader(const Strided& source, Use use) {
   }
 }
 
-// One number of the result, in its own precision.
-template <class T>
-inline void write_element(ElementType type, T x, char* p) {
-  if (type == ElementType::float16 || type == ElementType::bfloat16) {
-    const std::uint16_t bits = type == ElementType::float16 ? to_float16(float(x)) : to_bfloat16(float(x));
-    std::memcpy(p, &bits, sizeof bits);
+// Calls `use` with a function that turns a number of the working precision into one of the result's.
+template <class T, class Use>
+inline void with_rounding(ElementType type, Use use) {
+  if (type == ElementType::float16) {
+    use([](T x) { return to_float16(float(x)); });
+  } else if (type == ElementType::bfloat16) {
+    use([](T x) { return to_bfloat16(float(x)); });
   } else {
-    std::memcpy(p, &x, sizeof x);
+    use([](T x) { return x; });
   }
 }
 

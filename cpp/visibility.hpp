@@ -107,8 +107,10 @@ inline void pattern_of_leaf(const MaskStep& leaf, Index item, const Row& row, Ke
   }
 }
 
-// The whole program's bytes for at most a tile of keys.
-inline void pattern_of(const Arguments& a, Index item, const Row& row, Keys keys, unsigned char* seen) {
+// The whole program's bytes for at most a tile of keys: written to `seen`, or a lone array's own.
+inline const unsigned char* pattern_of(const Arguments& a, Index item, const Row& row, Keys keys, unsigned char* seen) {
+  if (a.mask_steps == 1 && a.mask->kind == MaskStep::array && a.mask->query.column == 1)
+    return reinterpret_cast<const unsigned char*>(a.mask->query.at(item, row.head, row.query)) + keys.begin;
   unsigned char waiting[kMaskDepth - 1][kTileKeys];
   int top = -1;
   const auto place = [&](int n) { return n ? waiting[n - 1] : seen; };
@@ -126,13 +128,14 @@ inline void pattern_of(const Arguments& a, Index item, const Row& row, Keys keys
       for (Index k = 0; k < keys.end - keys.begin; ++k) into[k] |= from[k];
     }
   }
+  return seen;
 }
 
 // What one row sees of a tile: keys in a range, all of them where there is no pattern.
 struct Seen {
   Keys keys;
-  const unsigned char* pattern = nullptr;  // for keys from `base` on
-  Index base = 0;
+  const unsigned char* pattern;  // for keys from `base` on, or null
+  Index base;
 
   bool sees(Index j) const { return keys.begin <= j && j < keys.end && (!pattern || pattern[j - base]); }
 
@@ -141,20 +144,19 @@ struct Seen {
     if (!pattern) return keys.end - j;
     std::uint64_t eight = 0;
     if (j + 8 <= keys.end) std::memcpy(&eight, pattern + (j - base), 8);
-    return eight == 0x0101010101010101u ? 8 : pattern[j - base];
+    return eight == 0x0101010101010101u ? 8 : pattern[j - base] != 0;
   }
 };
 
 // Looks at a tile with a row's eyes. `buffer` takes its pattern, where one is needed.
 inline Seen look(const Arguments& a, Index item, const Row& row, Keys tile, unsigned char* buffer) {
   const Keys near = common(row.sight.keys, tile);
-  if (row.sight.exact || near.empty()) return {near};
+  if (row.sight.exact || near.empty()) return {near, nullptr, 0};
   const Sight sight = sight_of(a, item, row, near);
-  if (sight.exact) return {sight.keys};
-  Seen seen{sight.keys, buffer, sight.keys.begin};
-  pattern_of(a, item, row, sight.keys, buffer);
-  while (!seen.keys.empty() && !buffer[seen.keys.begin - seen.base]) ++seen.keys.begin;
-  while (!seen.keys.empty() && !buffer[seen.keys.end - 1 - seen.base]) --seen.keys.end;
+  if (sight.exact) return {sight.keys, nullptr, 0};
+  Seen seen{sight.keys, pattern_of(a, item, row, sight.keys, buffer), sight.keys.begin};
+  while (!seen.keys.empty() && !seen.pattern[seen.keys.begin - seen.base]) ++seen.keys.begin;
+  while (!seen.keys.empty() && !seen.pattern[seen.keys.end - 1 - seen.base]) --seen.keys.end;
   return seen;
 }
 
@@ -212,6 +214,13 @@ inline Keys visible_keys(const Row* rows, Index count) {
     seen.end = larger(seen.end, rows[r].sight.keys.end);
   }
   return seen;
+}
+
+// The keys that every row surely sees.
+inline Keys shared_keys(const Row* rows, Index count) {
+  Keys keys{0, kUnbounded};
+  for (Index r = 0; r < count; ++r) keys = rows[r].sight.exact ? common(keys, rows[r].sight.keys) : Keys{0, 0};
+  return keys;
 }
 
 // Where a row's number is in the arrays of statistics.

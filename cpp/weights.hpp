@@ -60,13 +60,14 @@ inline void weights_of_strips(const Arguments& a, const Rectangle& rectangle, co
   Block<S> b(a, range, buffer);
   describe_rows(a, range, b.rows);
   for (Index s = 0; s < b.strips; ++s) {
-    const auto strip = b.take_strip(s);
+    auto strip = b.take_strip(s);
     begin_strip<S>(a, rectangle.item, strip);
     for (Index begin = rectangle.key_begin; begin < rectangle.key_end && !a.stop(); begin += kTileKeys) {
       const Keys keys{begin, smaller(begin + kTileKeys, rectangle.key_end)};
       const auto key =
           load_tile(a.key, a.key.at(range.item, range.kv_head, begin), keys.end - keys.begin, a.head_dim, true, b.key);
       View<S> view = view_tile(b, strip, keys);
+      view.whole &= view.keys.begin == keys.begin && view.keys.end == keys.end;
       view.keys = keys;
       score_visible<S>(b, strip, view, key);
       write_strip_weights<S>(b, strip, rectangle, keys);

@@ -42,7 +42,7 @@ def to_numpy(name: str, x: Any) -> Array:
             "and say with mask= which keys may be attended to"
         )
     if isinstance(x, np.ndarray):
-        return x.view(BFLOAT16) if _named_bfloat16(x) else np.asarray(x)
+        return x.view(BFLOAT16) if x.dtype.kind == "V" and _named_bfloat16(x) else np.asarray(x)
     if isinstance(x, bool | int | float | complex | list | tuple | np.generic):
         return _from_python(name, x)
     if hasattr(x, "__dlpack__"):
@@ -133,7 +133,8 @@ def is_torch(x: Any) -> bool:
 
 def is_float(array: Array) -> bool:
     """Tell whether the kernels read an array's floats as they lie."""
-    return (array.dtype.kind == "f" and array.dtype.itemsize <= 8) or array.dtype == BFLOAT16
+    dtype = array.dtype
+    return dtype.itemsize <= 8 if dtype.kind == "f" else dtype == BFLOAT16
 
 
 def dtype_name(array: Array) -> str:

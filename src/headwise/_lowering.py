@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,8 +22,7 @@ _FAR = 1 << 41  # farther than any two positions lie apart
 _ALL, _ANY = (MASK_KINDS["all_of"],), (MASK_KINDS["any_of"],)
 
 
-@dataclass(frozen=True)
-class Lowered:
+class Lowered(NamedTuple):
     """A mask as the kernels take it: a program of who may attend, and an array of floats to add."""
 
     program: Program

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -31,9 +30,8 @@ class Options(TypedDict, total=False):
     num_threads: int | None
 
 
-@dataclass(frozen=True)
-class Scoring:
-    """What comes into the scores."""
+class Scoring(NamedTuple):
+    """What comes into the scores, in the kernels' order."""
 
     scale: float
     softcap: float  # 0: none
@@ -42,18 +40,13 @@ class Scoring:
     table: Array | None  # (num_heads, 2 · reach + 1)
     sinks: Array | None  # (num_heads,)
 
-    def for_kernel(self) -> tuple[Any, ...]:
-        """Return what the kernels take, in their order."""
-        return (self.scale, self.softcap, self.bias, self.slopes, self.table, self.sinks)
-
     @property
     def positional(self) -> bool:
         """Whether it depends on where query 0 stands."""
         return self.slopes is not None or self.table is not None
 
 
-@dataclass(frozen=True)
-class Prepared:
+class Prepared(NamedTuple):
     """One call, checked: operands, masks, positions and settings."""
 
     query: Array
@@ -124,6 +117,8 @@ def prepare(
 
 def _check_dtypes(q: Array, k: Array, v: Array) -> None:
     """Check that key and value have the query's dtype, or 16 bits where the query is float32."""
+    if k.dtype == q.dtype == v.dtype:
+        return
     for name, array in (("key", k), ("value", v)):
         same = array.dtype.newbyteorder("=") == q.dtype.newbyteorder("=")
         if not same and not (q.dtype.itemsize == 4 and array.dtype.itemsize == 2):

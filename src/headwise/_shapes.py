@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,8 +10,7 @@ from headwise._arrays import Array
 from headwise._errors import shape_text
 
 
-@dataclass(frozen=True)
-class Sizes:
+class Sizes(NamedTuple):
     """Shapes of one call; ``num_heads`` is None below rank 3, where there is no such axis."""
 
     outer: tuple[int, ...]

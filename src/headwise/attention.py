@@ -133,7 +133,7 @@ def kernel_arguments(prepared: Prepared, output: Array, statistics: dict[str, Ar
         prepared.value,
         output,
         prepared.mask.program,
-        prepared.scoring.for_kernel(),
+        prepared.scoring,
         0 if offset is None else offset,
         [(_binding.STATISTICS[name], array) for name, array in statistics.items()],
     ]

@@ -52,8 +52,8 @@ FAULTS = {
     ),
     "a doubtful row is taken at its word": (
         "visibility.hpp",
-        "if (row.sight.exact || near.empty()) return {near};",
-        "return {near};",
+        "if (row.sight.exact || near.empty()) return {near, nullptr, 0};",
+        "return {near, nullptr, 0};",
     ),
     "the cap comes after the bias": (
         "scores.hpp",
