@@ -20,6 +20,7 @@ from headwise.layer import MultiHeadAttention
 from headwise.masks import causal, documents, lengths, prefix, window
 from headwise.merging import merge
 from headwise.observation import Observation, observe
+from headwise.rotary import rotary_caches, rotary_embedding
 
 __version__ = "0.1.0"
 
@@ -43,6 +44,8 @@ __all__ = [
     "prefix",
     "reference",
     "relative",
+    "rotary_caches",
+    "rotary_embedding",
     "scaled_dot_product_attention",
     "set_num_threads",
     "split_heads",

@@ -17,7 +17,7 @@ FLOORS = {
     "merging": 2, "cache": 2,
     "statistics": 2, "_prepare": 2, "_rectangles": 2, "attention": 2, "observation": 2,
     "reference": 2,
-    "heads": 3, "layer": 3,
+    "heads": 3, "layer": 3, "rotary": 3,
     "lens": 4,
     "adapters": 5,
     "cli": 6,
