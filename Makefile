@@ -6,13 +6,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := $(shell find cpp src CMakeLists.txt pyproject.toml -type f -not -name '*.pyc')
 
-.PHONY: help look test bench lint kernels sanitize neon clean
+.PHONY: help look test bench lint kernels nightly sanitize neon clean
 
 help:
 	@echo "make look      look at the heads of the embedded sample and write headwise.html"
 	@echo "make test      build, then run linters, type checks and all tests"
 	@echo "make bench     time headwise and its peers and print the table (ARGS=--quick for a short run)"
-	@echo "make sanitize  kernel tests under the address, undefined-behaviour and thread sanitizers"
+	@echo "make nightly   20,000 calls drawn from the whole space of options, against the oracle"
+	@echo "make sanitize  kernel tests, C++ and Python, under the address, undefined-behaviour and thread sanitizers"
 	@echo "make neon      kernel tests for 64-bit Arm under emulation (needs g++-aarch64-linux-gnu and qemu-user)"
 	@echo "make lint      ruff, mypy and clang-format"
 	@echo "make clean     remove what these made"
@@ -54,6 +55,9 @@ kernels: $(VENV)/test
 
 bench: $(VENV)/bench
 	$(BIN)/python -m benchmarks $(ARGS)
+
+nightly: $(VENV)/test
+	HEADWISE_EXAMPLES=20000 $(BIN)/python -m pytest --hypothesis-show-statistics tests/laws/test_option_space.py
 
 sanitize: $(VENV)/test
 	$(BIN)/python scripts/sanitize.py

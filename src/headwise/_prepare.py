@@ -10,6 +10,7 @@ import numpy as np
 from headwise._arrays import Array, dtype_name, to_additive, to_numpy, to_operand, widen
 from headwise._errors import shape_text
 from headwise._lowering import Lowered, lower
+from headwise._numbers import finite_number
 from headwise._positions import resolve_query_offset
 from headwise._shapes import Sizes, check_broadcast, sizes_of
 from headwise._threads import check_num_threads, get_num_threads
@@ -206,30 +207,18 @@ def _sinks(sink_logits: Any, sizes: Sizes) -> Array | None:
     return np.array(np.broadcast_to(array, heads))
 
 
-def _number(name: str, x: Any, default: str) -> float:
-    try:
-        number = None if isinstance(x, bool | np.bool_ | str | bytes) else float(x)
-    except (TypeError, ValueError, OverflowError):
-        number = None
-    if number is None:
-        raise TypeError(f"{name} must be a number or None ({default}), got {x!r}"[:200])
-    if not math.isfinite(number):
-        raise ValueError(f"{name} must be finite, got {number}")
-    return number
-
-
 def check_scale(scale: Any, head_dim: int) -> float:
     """Return the factor of the scores, 1/√head_dim by default."""
     if scale is None:
         return 1.0 / math.sqrt(head_dim) if head_dim else 1.0
-    return _number("scale", scale, "1/√head_dim")
+    return finite_number("scale", scale, " or None (1/√head_dim)")
 
 
 def _check_softcap(softcap: Any) -> float:
     """Return the cap of the scores, 0 where there is none."""
     if softcap is None:
         return 0.0
-    number = _number("softcap", softcap, "no cap")
+    number = finite_number("softcap", softcap, " or None (no cap)")
     if number <= 0:
         raise ValueError(f"softcap must be greater than 0, or None for no cap, got {number}")
     return number

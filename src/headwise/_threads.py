@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from headwise._numbers import whole_number
 
 _chosen: int | None = None
 
@@ -16,15 +17,7 @@ _MOST = 1024  # more threads than any machine here has; asking for more is no er
 
 def check_num_threads(n: Any, name: str = "num_threads") -> int:
     """Return ``n`` where it is a thread count; raise where it is not."""
-    try:
-        count = operator.index(n)
-    except TypeError:
-        count = None
-    if count is None or isinstance(n, bool):
-        raise TypeError(f"{name} must be a whole number of at least 1, got {n!r}")
-    if count < 1:
-        raise ValueError(f"{name} must be at least 1, got {count}")
-    return min(count, _MOST)
+    return min(whole_number(name, n, least=1), _MOST)
 
 
 def set_num_threads(n: int | None) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from headwise._arrays import to_additive, widen
 from headwise._errors import shape_text
+from headwise._numbers import whole_number
 from headwise.masks import query_positions
 
 if TYPE_CHECKING:
@@ -155,11 +156,8 @@ def alibi_slopes(num_heads: int) -> NDArray[np.float64]:
     >>> headwise.alibi_slopes(8).tolist()[:3]
     [0.5, 0.25, 0.125]
     """
-    if isinstance(num_heads, bool) or not isinstance(num_heads, int | np.integer):
-        raise TypeError(f"num_heads must be a whole number, got {num_heads!r}")
-    if num_heads < 1:
-        raise ValueError(f"num_heads must be at least 1, got {num_heads}")
-    below = 1 << (int(num_heads).bit_length() - 1)
+    num_heads = whole_number("num_heads", num_heads, least=1)
+    below = 1 << (num_heads.bit_length() - 1)
     slopes = 2.0 ** (-8 * np.arange(1, below + 1) / below)
     more = 2.0 ** (-4 * np.arange(1, 2 * below + 1, 2) / below)
     return np.concatenate([slopes, more[: num_heads - below]])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from importlib import import_module
 from typing import Any
 
@@ -20,6 +19,7 @@ from headwise._arrays import (
     widen,
 )
 from headwise._errors import listing, shape_text
+from headwise._numbers import whole_number
 
 _LEAST = 64  # positions that are made room for at once
 
@@ -70,7 +70,7 @@ class KVCache:
     """
 
     def __init__(self, *, capacity: int = 0, dtype: Any = None) -> None:
-        self._room = _whole("capacity", capacity)
+        self._room = whole_number("capacity", capacity)
         self._dtype = None if dtype is None else _dtype(dtype)
         self._converts = dtype is not None
         self._arrays: tuple[Array, Array] | None = None
@@ -139,7 +139,7 @@ class KVCache:
         ValueError
             Where there are fewer.
         """
-        kept = _whole("length", length)
+        kept = whole_number("length", length)
         if kept > self._length:
             raise ValueError(f"length must be at most {self._length}, what is cached, got {kept}")
         self._length = kept
@@ -184,18 +184,6 @@ class KVCache:
             f"<KVCache: {self._length} of {self.capacity} positions, key {shape_of_key}, value "
             f"{shape_of_value}, {dtype_name(self._arrays[0])}>"
         )
-
-
-def _whole(name: str, x: Any) -> int:
-    try:
-        number = None if isinstance(x, bool) else operator.index(x)
-    except TypeError:
-        number = None
-    if number is None:
-        raise TypeError(f"{name} must be a whole number, got {x!r}")
-    if number < 0:
-        raise ValueError(f"{name} must be at least 0, got {number}")
-    return number
 
 
 def _dtype(dtype: Any) -> np.dtype[Any]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any, TypeVar, Unpack
 
-import numpy as np
-
 from headwise._arrays import to_numpy
 from headwise._errors import shape_text
+from headwise._numbers import whole_number
 from headwise._prepare import Options
 from headwise.attention import scaled_dot_product_attention
 
@@ -51,21 +50,18 @@ def split_heads(x: ArrayT, num_heads: int) -> ArrayT:
     """
     array = _as_array(x)
     shape = tuple(array.shape)
-    if isinstance(num_heads, bool) or not isinstance(num_heads, int | np.integer):
-        raise TypeError(f"num_heads must be a whole number, got {num_heads!r}")
+    num_heads = whole_number("num_heads", num_heads, least=1)
     if len(shape) < 2:
         raise ValueError(
             "x must have at least 2 dimensions (..., seq_len, d_model), got shape "
             f"{shape_text(shape)}"
         )
-    if num_heads < 1:
-        raise ValueError(f"num_heads must be at least 1, got {num_heads}")
     if shape[-1] % num_heads:
         raise ValueError(
             f"num_heads must divide d_model: {num_heads} heads do not divide the last dimension "
             f"{shape[-1]} of shape {shape_text(shape)}"
         )
-    apart = (*shape[:-1], int(num_heads), shape[-1] // int(num_heads))
+    apart = (*shape[:-1], num_heads, shape[-1] // num_heads)
     return _swap(_reshape(array, apart))  # type: ignore[no-any-return]
 
 

@@ -7,7 +7,6 @@ must show a key) and ``|`` (either may), with each other and with boolean arrays
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +15,7 @@ import numpy as np
 from headwise._arrays import to_numpy
 from headwise._dense import boolean_mask
 from headwise._errors import shape_text
+from headwise._numbers import whole_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -419,12 +419,7 @@ def prefix(n: Any) -> Mask:
 def _bound(name: str, bound: Any) -> int | None:
     if bound is None:
         return None
-    try:
-        number = None if isinstance(bound, bool | np.bool_) else operator.index(bound)
-    except TypeError:
-        number = None
-    if number is None:
-        raise TypeError(f"{name} must be a whole number or None (unbounded), got {bound!r}")
+    number = whole_number(f"{name}, where it is not None (unbounded),", bound, least=None)
     if number < 0:
         raise ValueError(
             f"{name} must be at least 0, or None where it is unbounded (-1 does not mean that "

@@ -6,14 +6,13 @@ where. Turn both before attention; values stay as they are.
 
 from __future__ import annotations
 
-import math
-import operator
 from typing import Any, TypeVar
 
 import numpy as np
 
 from headwise._arrays import BFLOAT16, Array, like, narrow, to_numpy, to_operand, widen
 from headwise._errors import shape_text
+from headwise._numbers import finite_number, whole_number
 from headwise.heads import split_heads
 
 ArrayT = TypeVar("ArrayT")
@@ -138,7 +137,7 @@ def rotary_caches(
     array([[1.    , 1.    ],
            [0.5403, 1.    ]])
     """
-    rows, size = _size("length", length), _even("dim", dim)
+    rows, size = whole_number("length", length), _even("dim", dim)
     kind = np.dtype(dtype)
     if kind.kind != "f" or kind.itemsize > 8:
         raise TypeError(f"dtype must be float16, float32 or float64, got {kind}")
@@ -233,32 +232,15 @@ def _rows(name: str, table: Array, positions: Array) -> Array:
     return np.asarray(table[positions])
 
 
-def _size(name: str, x: Any) -> int:
-    try:
-        number = None if isinstance(x, bool | np.bool_) else operator.index(x)
-    except TypeError:
-        number = None
-    if number is None:
-        raise TypeError(f"{name} must be a whole number, got {x!r}")
-    if number < 0:
-        raise ValueError(f"{name} must be at least 0, got {number}")
-    return number
-
-
 def _even(name: str, x: Any) -> int:
-    number = _size(name, x)
+    number = whole_number(name, x)
     if number % 2:
         raise ValueError(f"{name} must be even, since dimensions turn in pairs, got {number}")
     return number
 
 
 def _base(base: Any) -> float:
-    try:
-        number = None if isinstance(base, bool | str | bytes) else float(base)
-    except (TypeError, ValueError):
-        number = None
-    if number is None:
-        raise TypeError(f"base must be a number, got {base!r}")
-    if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"base must be finite and greater than 0, got {number}")
+    number = finite_number("base", base)
+    if number <= 0:
+        raise ValueError(f"base must be greater than 0, got {number}")
     return number

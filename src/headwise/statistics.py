@@ -8,12 +8,12 @@ key have 0 everywhere, ``argmax`` -1 and ``lse`` -inf, and are left out of every
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from headwise._errors import listing
+from headwise._numbers import whole_number
 
 
 @dataclass(frozen=True)
@@ -103,13 +103,7 @@ def first_weight(k: int = 1) -> Statistic:
     >>> headwise.statistics.first_weight(4).first_keys
     4
     """
-    try:
-        count = operator.index(k)
-    except TypeError:
-        count = 0
-    if isinstance(k, bool) or count < 1:
-        raise ValueError(f"k must be a whole number of at least 1, got {k!r}")
-    return replace(STATISTICS["first_weight"], first_keys=count)
+    return replace(STATISTICS["first_weight"], first_keys=whole_number("k", k, least=1))
 
 
 def resolve(statistics: Any) -> list[Statistic]:

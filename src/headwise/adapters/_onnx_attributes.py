@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
-import operator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from headwise._numbers import finite_number, whole_number
 from headwise.masks import Mask, window
 
 OPSETS = range(23, 29)  # from 25 on the operator has not changed
@@ -37,12 +34,12 @@ class Attributes:
         one_of("qk_matmul_output_mode", self.qk_matmul_output_mode, (*MODES, None))
         one_of("softmax_precision", self.softmax_precision, (*PRECISIONS, None))
         for name in ("q_num_heads", "kv_num_heads"):
-            heads = getattr(self, name)
-            if heads is not None and whole_number(name, heads) < 1:
-                raise ValueError(f"{name} must be at least 1, got {heads}")
+            if getattr(self, name) is not None:
+                whole_number(name, getattr(self, name), least=1)
         for name in ("left_window_size", "right_window_size"):
-            self._check_window(name, whole_number(name, getattr(self, name)))
-        _check_softcap(self.softcap)
+            self._check_window(name, whole_number(name, getattr(self, name), least=None))
+        if finite_number("softcap", self.softcap) < 0:
+            raise ValueError(f"softcap must be greater than 0, or 0 for no cap, got {self.softcap}")
 
     def _check_window(self, name: str, size: int) -> None:
         if size < -1:
@@ -61,21 +58,6 @@ def check_opset(opset: Any, name: str) -> None:
     """Check that an operator's version is one that is known."""
     if whole_number("opset", opset) not in OPSETS:
         raise ValueError(f"opset must be from 23 to {OPSETS[-1]} for {name}, got {opset}")
-
-
-def whole_number(name: str, x: Any) -> int:
-    """Return an attribute's whole number."""
-    try:
-        return operator.index(x)
-    except TypeError:
-        raise TypeError(f"{name} must be a whole number, got {x!r}") from None
-
-
-def _check_softcap(softcap: Any) -> None:
-    kind = float, int, np.floating, np.integer
-    if not isinstance(softcap, kind) or not 0 <= softcap < math.inf:
-        error = ValueError if isinstance(softcap, kind) else TypeError
-        raise error(f"softcap must be finite and greater than 0, or 0 for no cap, got {softcap!r}")
 
 
 def one_of(name: str, x: Any, choices: tuple[Any, ...]) -> None:
