@@ -22,13 +22,15 @@ inline std::uint32_t bits_of(float x) {
 
 inline float from_bfloat16(std::uint16_t half) { return float_of(std::uint32_t(half) << 16); }
 
-// The exponent of float16 has 5 bits, bias 15: moved to its place it is 112 too low, and its largest value means
-// infinity or NaN. Below the normal range the fraction counts in steps of 2^-24.
+// The exponent of float16 has 5 bits, bias 15: moved to its place it is 112 too low; its largest value means infinity
+// or NaN, and goes to the largest. Below the normal range, where the fraction counts in steps of 2^-24, that fraction
+// is put behind 2^-14, which is then taken away again.
 inline float from_float16(std::uint16_t half) {
-  const std::uint32_t sign = std::uint32_t(half & 0x8000) << 16, rest = half & 0x7fff;
-  const std::uint32_t normal = (rest << 13) + (112u << 23), special = (rest << 13) | 0x7f800000u;
-  const std::uint32_t tiny = bits_of(float(std::int32_t(rest)) * 0x1p-24f);
-  return float_of(sign | (rest < 0x0400 ? tiny : rest < 0x7c00 ? normal : special));
+  const std::int32_t rest = std::int32_t(half & 0x7fff) << 13;
+  const bool tiny = rest < (1 << 23), special = rest >= (31 << 23);
+  const std::int32_t bits = rest + ((tiny ? 113 : special ? 224 : 112) << 23);
+  const float size = float_of(std::uint32_t(bits)) - (tiny ? 0x1p-14f : 0.0f);
+  return float_of(bits_of(size) | std::uint32_t(half & 0x8000) << 16);
 }
 
 // To the nearest, ties to even; NaN stays NaN.
