@@ -68,11 +68,26 @@ inline void product(const typename S::Element* left, Index row, Index step, Inde
   panels_of<S, carried, 1>(left, row, step, depth, right, carry, out, height);
 }
 
+// Dimensions that are added up in one chain; longer ones are summed in parts, as errors grow with a chain's length.
+constexpr Index kChain = 256;
+
+// The dimensions behind the first chain, added to the scores. Apart, so that the common case stays small.
+template <class S>
+[[gnu::noinline]] void add_chains(Tile<typename S::Element> key, Index keys, Index head_dim,
+                                  const typename S::Element* query, typename S::Element* scores) {
+  typename S::Element ones[kStrip<S>];
+  for (auto& one : ones) one = 1;
+  for (Index d = kChain; d < head_dim; d += kChain)
+    product<S, true>(key.data + d, key.stride, 1, keys, smaller(head_dim - d, kChain), query + d * kStrip<S>, ones,
+                     scores);
+}
+
 // scores[j, r] = Σ_d key[j, d] · query[d, r]                                           "jd,dr->jr"
 template <class S>
 inline void score_strip(Tile<typename S::Element> key, Index keys, Index head_dim, const typename S::Element* query,
                         typename S::Element* scores) {
-  product<S, false>(key.data, key.stride, 1, keys, head_dim, query, nullptr, scores);
+  product<S, false>(key.data, key.stride, 1, keys, smaller(head_dim, kChain), query, nullptr, scores);
+  if (head_dim > kChain) add_chains<S>(key, keys, head_dim, query, scores);
 }
 
 // sums[d, r] = sums[d, r] · correction[r] + Σ_j value[j, d] · weights[j, r]            "jd,jr->dr"
@@ -106,8 +121,8 @@ inline void add_visible_values(Tile<typename S::Element> value, Index keys, Inde
 
 // The same two products for one row against many keys: the lanes run along dimensions, which lie contiguous.
 
-// scores[j] = Σ_d key[j, d] · query[d] for `count` keys                                "jd,d->j"
-template <class S, int count>
+// scores[j] = Σ_d key[j, d] · query[d] for `count` keys, or that added to what is there    "jd,d->j"
+template <class S, int count, bool added>
 inline void score_keys(const typename S::Element* key, Index stride, Index head_dim, const typename S::Element* query,
                        typename S::Element* scores) {
   using V = typename S::Vector;
@@ -123,16 +138,34 @@ inline void score_keys(const typename S::Element* key, Index stride, Index head_
   for (int j = 0; j < count; ++j) {
     typename S::Element total = S::sum(sums[j]);
     for (Index e = d; e < head_dim; ++e) total += key[j * stride + e] * query[e];
-    scores[j] = total;
+    scores[j] = added ? scores[j] + total : total;
   }
+}
+
+template <class S, bool added>
+inline void score_chain(Tile<typename S::Element> key, Index keys, Index dims, const typename S::Element* query,
+                        typename S::Element* scores) {
+  Index j = 0;
+  for (; j + 8 <= keys; j += 8) score_keys<S, 8, added>(key.data + j * key.stride, key.stride, dims, query, scores + j);
+  for (; j < keys; ++j) score_keys<S, 1, added>(key.data + j * key.stride, key.stride, dims, query, scores + j);
+}
+
+// Here each lane has a chain of its own, and lanes are added up at the end.
+template <class S>
+constexpr Index kLanesChain = kChain / 4 * S::width;
+
+template <class S>
+[[gnu::noinline]] void add_chains_row(Tile<typename S::Element> key, Index keys, Index head_dim,
+                                      const typename S::Element* query, typename S::Element* scores) {
+  for (Index d = kLanesChain<S>; d < head_dim; d += kLanesChain<S>)
+    score_chain<S, true>({key.data + d, key.stride}, keys, smaller(head_dim - d, kLanesChain<S>), query + d, scores);
 }
 
 template <class S>
 inline void score_row(Tile<typename S::Element> key, Index keys, Index head_dim, const typename S::Element* query,
                       typename S::Element* scores) {
-  Index j = 0;
-  for (; j + 8 <= keys; j += 8) score_keys<S, 8>(key.data + j * key.stride, key.stride, head_dim, query, scores + j);
-  for (; j < keys; ++j) score_keys<S, 1>(key.data + j * key.stride, key.stride, head_dim, query, scores + j);
+  score_chain<S, false>(key, keys, smaller(head_dim, kLanesChain<S>), query, scores);
+  if (head_dim > kLanesChain<S>) add_chains_row<S>(key, keys, head_dim, query, scores);
 }
 
 // sums[d] = sums[d] · correction + Σ_j weights[j] · value[j, d] for `count` vectors    "j,jd->d"

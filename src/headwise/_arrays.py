@@ -108,6 +108,20 @@ def widen(array: Array) -> Array:
     return bits.view(np.float32)
 
 
+def to_working(array: Array) -> Array:
+    """Return floats in the precision that is computed in: 16 bits become float32."""
+    return widen(array).astype(np.float32) if array.dtype.itemsize == 2 else array
+
+
+def rounded(array: Array, dtype: np.dtype[Any]) -> Array:
+    """Round floats to a dtype, in this machine's byte order, bfloat16 included."""
+    native = dtype.newbyteorder("=")
+    if array.dtype == native:
+        return array
+    with np.errstate(over="ignore"):  # beyond the range is infinity, as everywhere
+        return narrow(array) if native == BFLOAT16 else widen(array).astype(native)
+
+
 def narrow(array: Array) -> Array:
     """Round float32 numbers to bfloat16: to the nearest, ties to even; NaN stays NaN."""
     numbers = np.ascontiguousarray(array, dtype=np.float32)

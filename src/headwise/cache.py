@@ -14,9 +14,8 @@ from headwise._arrays import (
     dtype_name,
     is_torch,
     like,
-    narrow,
+    rounded,
     to_operand,
-    widen,
 )
 from headwise._errors import listing, shape_text
 from headwise._numbers import whole_number
@@ -93,7 +92,7 @@ class KVCache:
         self._dtype, self._tensors = dtype, is_torch(key)
         first, last = self._length, self._length + new[0].shape[-2]
         for stored, array in zip(self._grown(new, last), new, strict=True):
-            stored[..., first:last, :] = _converted(array, dtype)
+            stored[..., first:last, :] = rounded(array, dtype)
         self._length = last
 
     def _check_dtype(self, name: str, array: Array, dtype: np.dtype[Any]) -> None:
@@ -193,14 +192,6 @@ def _dtype(dtype: Any) -> np.dtype[Any]:
     if name not in FLOATS:
         raise TypeError(f"dtype must be {listing(FLOATS)}, got {dtype!r}")
     return BFLOAT16 if name == "bfloat16" else np.dtype(name)
-
-
-def _converted(array: Array, dtype: np.dtype[Any]) -> Array:
-    """Round floats to a dtype; what is of that dtype stays as it is."""
-    if array.dtype == dtype:
-        return array
-    wide = widen(array)
-    return narrow(wide) if dtype == BFLOAT16 else wide
 
 
 def _as_ml_dtypes(view: Array) -> Array:

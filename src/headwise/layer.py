@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from headwise._arrays import Array, like, to_operand
+from headwise._arrays import Array, like, rounded, to_operand, to_working
 from headwise._errors import shape_text
 from headwise._prepare import Options
 from headwise.heads import combine_heads, multi_head_attention_per_head, split_heads
@@ -41,17 +41,17 @@ class Projection:
                 f"{name}_bias must have shape {shape_text(w.shape[:1])}, one number for each "
                 f"output feature of {name}_weight, got {shape_text(b.shape)}"
             )
-        return cls(name, w, b)
+        return cls(name, to_working(w), None if b is None else to_working(b))
 
     def __call__(self, x: Array) -> Array:
-        """Apply to ``(..., in_features)``."""
+        """Apply to ``(..., in_features)``; the result has the input's dtype."""
         if x.ndim < 2 or x.shape[-1] != self.weight.shape[1]:
             raise ValueError(
                 f"{self.name} must have shape (..., {self.name}_len, {self.weight.shape[1]}), got "
                 f"{shape_text(x.shape)}"
             )
-        projected = x @ self.weight.T
-        return projected if self.bias is None else projected + self.bias
+        projected = to_working(x) @ self.weight.T
+        return rounded(projected if self.bias is None else projected + self.bias, x.dtype)
 
 
 class MultiHeadAttention:

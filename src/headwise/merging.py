@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from headwise._arrays import BFLOAT16, Array, is_float, like, narrow, to_numpy, widen
+from headwise._arrays import Array, is_float, like, rounded, to_numpy, widen
 from headwise._errors import shape_text
 
 ArrayT = TypeVar("ArrayT")
@@ -60,9 +60,7 @@ def merge(output_a: ArrayT, lse_a: Any, output_b: Any, lse_b: Any) -> tuple[Arra
     with np.errstate(invalid="ignore"):
         lse = np.logaddexp(log_a, log_b)
     merged = _share(a, log_a, lse) + _share(b, log_b, lse)
-    if a.dtype == BFLOAT16:
-        return like(output_a, narrow(merged)), like(lse_a, lse)
-    return like(output_a, merged.astype(a.dtype)), like(lse_a, lse)
+    return like(output_a, rounded(merged, a.dtype)), like(lse_a, lse)
 
 
 def _floats(name: str, x: Any) -> Array:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from headwise._arrays import BFLOAT16, Array, like, narrow, to_numpy, to_operand, widen
+from headwise._arrays import Array, like, rounded, to_numpy, to_operand, widen
 from headwise._errors import shape_text
 from headwise._numbers import finite_number, whole_number
 from headwise.heads import split_heads
@@ -84,16 +84,14 @@ def rotary_embedding(
     array = to_operand("x", x)
     heads = _heads_apart(array, num_heads)
     turned = _rotary_dim(rotary_dim, heads.shape[-1])
-    native = array.dtype.newbyteorder("=")
-    working = np.dtype(np.float64 if native.itemsize == 8 else np.float32)
+    working = np.float64 if array.dtype.itemsize == 8 else np.float32
     positions = _positions(position_ids, heads)
     tables = [_table(name, t, positions, heads, turned) for name, t in (("cos", cos), ("sin", sin))]
     c, s = (t.astype(working)[..., None, :, :] for t in tables)
     out = np.empty(array.shape, working)
     with np.errstate(invalid="ignore", over="ignore"):
         _turn(widen(heads), c, s, _heads_apart(out, num_heads), _pairs(turned, interleaved))
-        narrowed = narrow(out) if array.dtype == BFLOAT16 else out.astype(native)
-    return like(x, narrowed)  # type: ignore[no-any-return]
+    return like(x, rounded(out, array.dtype))  # type: ignore[no-any-return]
 
 
 def rotary_caches(

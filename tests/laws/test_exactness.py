@@ -48,6 +48,11 @@ def test_every_dimension(rng: np.random.Generator, kind: str, dtype: Any, querie
     check(rng, kind, dtype, queries, [(23, dims) for dims in pairs])
 
 
+@pytest.mark.parametrize("dims", [(256, 256), (512, 1), (1, 1024), (1000, 520), (1024, 1024)])
+def test_wide_heads(rng: np.random.Generator, dtype: Any, queries: int, dims: Any) -> None:
+    check(rng, "plain", dtype, queries, [(n, dims) for n in (5, 70, 300)])
+
+
 @pytest.mark.parametrize("kind", ["plain", "peaky", "tied"])
 def test_long(rng: np.random.Generator, kind: str, dtype: Any, queries: int) -> None:
     check(rng, kind, dtype, queries, [(n, (33, 17)) for n in (257, 600, 4097)])

@@ -235,3 +235,19 @@ def test_state_dicts_that_do_not_fit_are_refused() -> None:
         MultiHeadAttention.from_torch_state_dict(
             state | {"in_proj_weight": state["in_proj_weight"][1:]}, 4
         )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("weights", [torch.float32, None])
+def test_16_bits_in_16_bits_out(dtype: Any, weights: Any) -> None:
+    module, layer = pair(torch.float32)
+    if weights is None:
+        state = {name: x.to(dtype) for name, x in module.state_dict().items()}
+        layer = headwise.MultiHeadAttention.from_torch_state_dict(state, 4)
+    [x] = tensors(torch.float32, (2, 9, 16))
+    want = module(x, x, x, need_weights=False)[0]
+    x = x.to(dtype)
+    for got in (layer(x), layer.head_outputs(x), layer.observe(x).output):
+        assert got.dtype == dtype
+    close = 8 * torch.finfo(dtype).eps
+    np.testing.assert_allclose(layer(x).float(), want.detach(), rtol=close, atol=close)

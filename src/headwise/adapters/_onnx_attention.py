@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from headwise import reference
-from headwise._arrays import BFLOAT16, Array, dtype_name, is_float, narrow, to_numpy, to_operand
+from headwise._arrays import Array, dtype_name, is_float, rounded, to_numpy, to_operand
 from headwise._errors import shape_text
 from headwise.adapters._onnx_attributes import CAPPED, FLOAT64, SCALED, WEIGHTS, Attributes
 from headwise.attention import scaled_dot_product_attention
@@ -107,7 +107,8 @@ def attend(call: Call, visible: Visible, a: Attributes) -> tuple[Array, Array | 
     else:
         output = scaled_dot_product_attention(q, key, value, visible.mask, **options)
         matrix = None if mode is None else _scores(call, visible, a)
-    return rounded(output, call), None if matrix is None else rounded(matrix, call)
+    dtype = call.query.dtype
+    return rounded(output, dtype), None if matrix is None else rounded(matrix, dtype)
 
 
 def _scores(call: Call, visible: Visible, a: Attributes) -> Array:
@@ -152,14 +153,6 @@ def _operands(call: Call, a: Attributes) -> tuple[Array, Array, Array]:
     elif not _alike(q, v):
         q = reference.as_floats(q, np.float32)  # key and value may have 16 bits
     return q, k, v
-
-
-def rounded(array: Array, call: Call) -> Array:
-    """Return numbers in the query's dtype."""
-    if call.query.dtype == BFLOAT16:
-        return array if array.dtype == BFLOAT16 else narrow(array)
-    with np.errstate(over="ignore"):
-        return array.astype(call.query.dtype.newbyteorder("="), copy=False)
 
 
 def _heads_apart(name: str, x: Array, attribute: str, heads: int | None, opset: int) -> Array:
