@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from headwise import masks
 from headwise._arrays import Array, is_float, to_additive, to_numpy
 from headwise._binding import MASK_DEPTH, MASK_KINDS
 from headwise._dense import additive_mask, boolean_mask
 from headwise._errors import shape_text
+from headwise._mask_kinds import Band, Both, Dense, Documents, Either, Lengths, Mask, Prefix
 from headwise._shapes import Sizes, check_broadcast, per_item
-from headwise.masks import Band, Both, Dense, Documents, Either, Lengths, Mask, Prefix, causal
 
 Step = tuple[Any, ...]  # a kind's number and what it needs, see MaskStep in cpp/arguments.hpp
 Program = list[Step]
@@ -51,11 +52,10 @@ def lower(mask: Any, sizes: Sizes) -> Lowered:
         return Lowered([])
     if isinstance(mask, Mask):
         return Lowered(_program(mask, sizes))
-    if callable(mask) or isinstance(mask, str):
-        name = "causal" if mask is causal or mask == "causal" else getattr(mask, "__name__", mask)
-        raise TypeError(
-            f"mask must be an array or a mask, got {mask!r}: did you mean headwise.{name}()?"
-        )
+    name = mask if isinstance(mask, str) else getattr(mask, "__name__", None)
+    if name is not None:
+        meant = f": did you mean headwise.{name}()?" if name in masks.__all__ else ""
+        raise TypeError(f"mask must be an array or a mask, got {mask!r}{meant}")
     array = to_numpy("mask", mask)
     if array.ndim < 1:
         raise ValueError(f"mask must have at least 1 dimension (kv_len), got the number {array}")

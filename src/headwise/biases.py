@@ -13,8 +13,8 @@ import numpy as np
 
 from headwise._arrays import to_additive, widen
 from headwise._errors import shape_text
+from headwise._mask_kinds import query_positions
 from headwise._numbers import whole_number
-from headwise.masks import query_positions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

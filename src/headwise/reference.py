@@ -35,8 +35,8 @@ import numpy as np
 from headwise._arrays import is_float, to_numpy, widen
 from headwise._dense import boolean_mask
 from headwise._lowering import lengths_of
+from headwise._mask_kinds import Mask, query_positions
 from headwise.biases import Bias
-from headwise.masks import Mask, query_positions
 
 Array: TypeAlias = Any  # NumPy arrays; their operators are untyped
 INFINITY = np.inf

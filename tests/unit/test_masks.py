@@ -11,7 +11,7 @@ import torch
 import headwise
 from headwise import causal, documents, lengths, prefix, window
 from headwise._dense import boolean_mask, only_zeros_and_ones
-from headwise.masks import Band, Mask, query_positions
+from headwise._mask_kinds import Band, Mask, query_positions
 from tests.support import refuses
 
 T, F = True, False
