@@ -1,0 +1,501 @@
+"""Masks of truth values, masks and biases that are added, causal masks, windows and lengths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from suite.recipe import REPORT, VALUE_ERROR, array, attends, booleans, filled, numbers, operands
+
+ROBUST: dict[str, Any] = {"level": "robust"}
+REFUSABLE: dict[str, Any] = {"level": "robust", "may_refuse": True}
+CAUSAL: dict[str, Any] = {"causal": {}}
+NAN, INF = "nan", "inf"
+
+
+def write_masks() -> None:
+    """Boolean masks: True may attend."""
+    say = attends
+    two = operands(51, [1, 1], 1, 2)
+    say(
+        "mask/polarity",
+        "True may attend: the only key that may gives its value.",
+        two,
+        mask=booleans([[1, 0]]),
+    )
+    say("mask/second-key", "The first key is hidden.", two, mask=booleans([[0, 1]]))
+    say(
+        "mask/rest-shares",
+        "The visible keys share the whole weight.",
+        operands(52, [1, 1], 2, 3),
+        mask=booleans([[1, 1, 0], [0, 1, 1]]),
+    )
+    say(
+        "mask/one-sided",
+        "Queries and keys are not exchanged.",
+        operands(53, [1, 1], 2, 2),
+        mask=booleans([[1, 1], [0, 1]]),
+    )
+    say(
+        "mask/all-true",
+        "A mask that hides nothing changes nothing.",
+        operands(54, [1, 1], 2, 2),
+        mask=booleans([[1, 1], [1, 1]]),
+    )
+    say(
+        "mask/negative-scores",
+        "A visible key keeps all the weight, however low its score.",
+        [array([[[[9, 0]]]]), array([[[[-9, 0], [0, 9]]]]), array([[[[1, 2], [30, 40]]]])],
+        mask=booleans([[1, 0]]),
+        expected=array([[[[1, 2]]]]),
+    )
+    say(
+        "mask/cross-lengths",
+        "More keys than queries.",
+        operands(55, [1, 1], 2, 4),
+        mask=booleans([[1, 0, 1, 1], [0, 1, 1, 0]]),
+    )
+    say(
+        "mask/per-item",
+        "One mask for each batch item.",
+        operands(56, [2, 2], 2, 3),
+        mask=booleans([[[[1, 1, 0]]], [[[0, 1, 1]]]]),
+    )
+    say(
+        "mask/per-head",
+        "One mask for each head.",
+        operands(57, [1, 2], 2, 2),
+        mask=booleans([[[1, 0], [1, 1]], [[0, 1], [1, 1]]]),
+    )
+    say(
+        "mask/lower-triangle",
+        "A lower triangle: no query sees a later key.",
+        operands(58, [1, 2], 3, 3),
+        mask=booleans([[1, 0, 0], [1, 1, 0], [1, 1, 1]]),
+    )
+    say("mask/rank-3", "Without a batch.", operands(59, [2], 2, 2), mask=booleans([[1, 0], [1, 1]]))
+    big = [*operands(60, [1, 1], 2, 3)[:2], array([[[[1, 2], [3, 4], [1e30, 1e30]]]])]
+    say(
+        "mask/report-02",
+        "A hidden value of 1e30 never shows.",
+        big,
+        mask=booleans([[1, 1, 0]]),
+        source=f"{REPORT} 2",
+    )
+    write_hidden()
+    write_mask_forms()
+
+
+def write_hidden() -> None:
+    """What hidden keys must not do."""
+    say = attends
+    query, key, value = operands(61, [1, 1], 2, 3)
+    hidden = {"mask": booleans([[1, 0, 1]]), **ROBUST}
+    say(
+        "mask/report-01",
+        "A row that sees no key is 0.",
+        operands(62, [1, 1], 2, 2),
+        mask=booleans([[1, 1], [0, 0]]),
+        source=f"{REPORT} 1",
+        **ROBUST,
+    )
+    say(
+        "mask/all-hidden",
+        "A mask of nothing but False gives zeros.",
+        operands(63, [1, 1], 1, 2),
+        mask=booleans([[0, 0]]),
+        **ROBUST,
+    )
+    say(
+        "mask/report-16",
+        "A batch item of length 0 is 0; the others are as they are alone.",
+        operands(64, [3, 1], 2, 3),
+        mask=booleans([[[[1, 1, 0]]], [[[0, 0, 0]]], [[[1, 1, 1]]]]),
+        source=f"{REPORT} 16",
+        **ROBUST,
+    )
+    say(
+        "mask/report-03",
+        "A NaN in a hidden key stays out.",
+        [query, spoiled(key, NAN), value],
+        source=f"{REPORT} 3",
+        **hidden,
+    )
+    say(
+        "mask/inf-key",
+        "An infinity in a hidden key stays out.",
+        [query, spoiled(key, INF), value],
+        **hidden,
+    )
+    say(
+        "mask/nan-value",
+        "A NaN in a hidden value stays out: 0 times NaN is NaN.",
+        [query, key, spoiled(value, NAN)],
+        **hidden,
+    )
+    say(
+        "mask/inf-value",
+        "An infinity in a hidden value stays out.",
+        [query, key, spoiled(value, INF)],
+        **hidden,
+    )
+    say(
+        "mask/high-hidden-score",
+        "A hidden key stays hidden beside scores of -20,000.",
+        [array([[[[-200, 0]]]]), array([[[[200, 0], [0, 0]]]]), array([[[[1, 2], [3, 4]]]])],
+        mask=booleans([[1, 0]]),
+        expected=array([[[[1, 2]]]]),
+        **ROBUST,
+    )
+
+
+def spoiled(spec: dict[str, Any], number: str) -> dict[str, Any]:
+    """Put a NaN or an infinity in the second key's place."""
+    data = list(spec["data"])
+    data[2] = number
+    return {**spec, "data": data}
+
+
+def write_mask_forms() -> None:
+    """Shapes and types of masks."""
+    say = attends
+    say(
+        "mask/row-for-all",
+        "A mask (kv_len,) holds for all queries.",
+        operands(65, [1, 2], 2, 3),
+        mask=booleans([1, 0, 1]),
+        **REFUSABLE,
+    )
+    say(
+        "mask/column",
+        "A mask (query_len, 1) holds for all keys; a hidden query is 0.",
+        operands(66, [1, 1], 2, 2),
+        mask=booleans([[1], [0]]),
+        **ROBUST,
+    )
+    say(
+        "mask/whole-numbers",
+        "Whole numbers 0 and 1, as tokenizers give them: 1 may attend.",
+        operands(67, [1, 1], 2, 3),
+        mask=array([[1, 0, 1]], "int64"),
+        **REFUSABLE,
+    )
+    say(
+        "mask/other-numbers",
+        "Whole numbers beside 0 and 1 are refused.",
+        operands(68, [1, 1], 2, 2),
+        mask=array([[1, 2]], "int64"),
+        expected=VALUE_ERROR,
+        **ROBUST,
+    )
+    say(
+        "mask/report-06",
+        "A mask (batch, queries, keys) with 8 heads is refused: its first "
+        "dimension would be taken for heads.",
+        operands(69, [2, 8], 2, 2),
+        mask=booleans([[[1, 0], [1, 1]], [[1, 1], [1, 1]]]),
+        expected=VALUE_ERROR,
+        source=f"{REPORT} 6",
+        **ROBUST,
+    )
+    say(
+        "mask/too-many-keys",
+        "A mask for more keys than there are is refused.",
+        operands(70, [1, 1], 2, 2),
+        mask=booleans([[1, 1, 0]]),
+        expected=VALUE_ERROR,
+        **ROBUST,
+    )
+    # Two rows, padded on the left by 0 and 1: the real positions give what they give unpadded.
+    padded = booleans([[[[1, 0, 0], [1, 1, 0], [1, 1, 1]]], [[[0, 0, 0], [0, 1, 0], [0, 1, 1]]]])
+    say(
+        "mask/report-23",
+        "A batch of rows padded on the left equals the unpadded ones.",
+        operands(71, [2, 1], 3, 3),
+        mask=padded,
+        source=f"{REPORT} 23",
+        **ROBUST,
+    )
+
+
+def write_biases() -> None:
+    """Float masks and biases: added to the scores."""
+    say = attends
+    two = operands(72, [1, 1], 2, 2)
+    table = [[0.5, -1.0], [2.0, 0.0]]
+    say("bias/float-mask", "A float mask is added to the scores.", two, mask=array(table), **ROBUST)
+    say(
+        "bias/float-mask-inf",
+        "-inf in a float mask hides a key, 0 shows it.",
+        two,
+        mask=array([[0, "-inf"], [0, 0]]),
+        **ROBUST,
+    )
+    say(
+        "bias/float-mask-lowest",
+        "The lowest finite number hides a key beside ordinary scores.",
+        two,
+        mask=array([[0, -1e30], [0, 0]]),
+        **ROBUST,
+    )
+    say(
+        "bias/report-04",
+        "A lower triangle of floats is refused: it means a boolean mask, but would be added.",
+        operands(73, [1, 1], 8, 8),
+        mask=array([[1.0 if j <= i else 0.0 for j in range(8)] for i in range(8)]),
+        expected=VALUE_ERROR,
+        source=f"{REPORT} 4",
+        **ROBUST,
+    )
+    say("bias/added", "A bias is added to the scaled scores.", two, bias=array(table), **ROBUST)
+    say(
+        "bias/per-head",
+        "A bias for each head.",
+        operands(74, [1, 2], 2, 2),
+        bias=array([[[1, 0], [0, 1]], [[0, -1], [2, 0]]]),
+        **ROBUST,
+    )
+    say(
+        "bias/hides",
+        "-inf in a bias hides a key; a row of -inf sees nothing and is 0.",
+        two,
+        bias=array([[0, "-inf"], ["-inf", "-inf"]]),
+        **ROBUST,
+    )
+    say(
+        "bias/with-mask",
+        "Bias and boolean mask together.",
+        operands(75, [1, 1], 2, 3),
+        bias=array([[1, 0, -1]]),
+        mask=booleans([[1, 1, 0]]),
+        **ROBUST,
+    )
+    say(
+        "bias/hidden-nan-key",
+        "A NaN in a key that -inf hides stays out.",
+        [two[0], {**two[1], "data": [*two[1]["data"][:2], "nan", 0]}, two[2]],
+        bias=array([[0, "-inf"]]),
+        **ROBUST,
+    )
+    band = {"dtype": "float32", "shape": [600, 600], "band": [-9, 0]}
+    say(
+        "bias/report-13",
+        "A band of -inf, 600 × 600: no NaN.",
+        [
+            filled([1, 1, 600, 2], [0, 0]),
+            filled([1, 1, 600, 2], [1, -1, 0.5]),
+            filled([1, 1, 600, 1], list(range(10))),
+        ],
+        bias=band,
+        source=f"{REPORT} 13",
+        expected=filled([1, 1, 600, 1], [i / 2 for i in range(10)], "last"),
+        **ROBUST,
+    )
+
+
+def write_causal() -> None:
+    """Causal masks and where query 0 stands."""
+    say = attends
+    say(
+        "causal/square",
+        "A query sees its own position's key and those before it.",
+        operands(76, [1, 1], 2, 2),
+        mask=CAUSAL,
+        **ROBUST,
+    )
+    say(
+        "causal/heads",
+        "The same in every head and batch item.",
+        operands(77, [2, 2], 3, 3),
+        mask=CAUSAL,
+        **ROBUST,
+    )
+    wide, tall = operands(78, [1, 1], 2, 4), operands(79, [1, 1], 4, 2)
+    say(
+        "causal/report-08",
+        "One query against 8 keys: where it stands must be said.",
+        operands(80, [1, 1], 1, 8),
+        mask=CAUSAL,
+        expected=VALUE_ERROR,
+        source=f"{REPORT} 8",
+        **ROBUST,
+    )
+    say(
+        "causal/lower-right",
+        "The last query sees the last key.",
+        wide,
+        mask=CAUSAL,
+        query_offset="lower_right",
+        **ROBUST,
+    )
+    say(
+        "causal/upper-left",
+        "The first query sees the first key alone.",
+        wide,
+        mask=CAUSAL,
+        query_offset="upper_left",
+        **ROBUST,
+    )
+    say(
+        "causal/lower-right-tall",
+        "More queries than keys: the first ones see nothing and are 0.",
+        tall,
+        mask=CAUSAL,
+        query_offset="lower_right",
+        **ROBUST,
+    )
+    say(
+        "causal/upper-left-tall",
+        "More queries than keys, from the first key on.",
+        tall,
+        mask=CAUSAL,
+        query_offset="upper_left",
+        **ROBUST,
+    )
+    say("causal/offset", "Query 0 stands at key 1.", wide, mask=CAUSAL, query_offset=1, **ROBUST)
+    say(
+        "causal/offset-per-item",
+        "Each batch item stands where it says.",
+        operands(81, [2, 1], 2, 4),
+        mask=CAUSAL,
+        query_offset=array([0, 2], "int64"),
+        **ROBUST,
+    )
+    say(
+        "causal/report-09",
+        "A boolean mask and causal together: both must show a key.",
+        operands(82, [1, 1], 3, 3),
+        mask={"all": [CAUSAL, booleans([[1, 1, 1], [0, 1, 1], [1, 0, 1]])]},
+        source=f"{REPORT} 9",
+        **ROBUST,
+    )
+    query, key, value = operands(83, [1, 1], 2, 2)
+    say(
+        "causal/later-nan",
+        "A NaN in a later value stays out of the rows before it.",
+        [query, key, {**value, "data": [1, 2, "nan", 3]}],
+        mask=CAUSAL,
+        **ROBUST,
+    )
+    say(
+        "causal/report-10",
+        "Causal is kept when statistics are asked for: the same bits.",
+        operands(84, [1, 2], 3, 3),
+        mask=CAUSAL,
+        expected={"law": "observed"},
+        source=f"{REPORT} 10",
+        **ROBUST,
+    )
+    say(
+        "causal/prefix",
+        "What follows changes nothing before it.",
+        operands(85, [1, 2], 6, 6),
+        mask=CAUSAL,
+        expected={"law": "a prefix is not changed"},
+        **ROBUST,
+    )
+
+
+def window(left: int | None, right: int | None) -> dict[str, Any]:
+    """Describe a window."""
+    return {"window": {"left": left, "right": right}}
+
+
+def write_windows() -> None:
+    """Sliding windows: the query's own position does not count."""
+    say, four = attends, operands(86, [1, 1], 4, 4)
+    say("window/left", "One key before the query and its own.", four, mask=window(1, 0), **ROBUST)
+    say(
+        "window/report-11",
+        "A window without any other mask, to both sides.",
+        four,
+        mask=window(1, 1),
+        source=f"{REPORT} 11",
+        **ROBUST,
+    )
+    say(
+        "window/right",
+        "Keys after the query only as far as the window.",
+        four,
+        mask=window(0, 2),
+        **ROBUST,
+    )
+    say(
+        "window/own-key",
+        "A window of 0 on both sides: the own key alone.",
+        four,
+        mask=window(0, 0),
+        **ROBUST,
+    )
+    say("window/unbounded", "None is unbounded to the left.", four, mask=window(None, 1), **ROBUST)
+    say(
+        "window/lower-right",
+        "Aligned to the last key.",
+        operands(87, [1, 1], 2, 4),
+        mask=window(1, 0),
+        query_offset="lower_right",
+        **ROBUST,
+    )
+    say(
+        "window/with-mask",
+        "A window and a boolean mask together.",
+        four,
+        mask={"all": [window(1, 1), booleans([[1, 1, 0, 1]])]},
+        **ROBUST,
+    )
+
+
+def lengths(keys: list[int], queries: list[int] | None = None, **more: bool) -> dict[str, Any]:
+    """Describe a mask of lengths."""
+    return {"lengths": {"kv_lengths": keys, "query_lengths": queries, **more}}
+
+
+def write_lengths() -> None:
+    """Padding by lengths, one for each batch item."""
+    say, two = attends, operands(88, [2, 1], 2, 3)
+    say(
+        "lengths/right",
+        "Only the first keys of each item are real.",
+        two,
+        mask=lengths([1, 2]),
+        **ROBUST,
+    )
+    say("lengths/zero", "An item of length 0 is 0.", two, mask=lengths([0, 3]), **ROBUST)
+    say(
+        "lengths/queries",
+        "A query that is not real is 0.",
+        two,
+        mask=lengths([3, 2], [1, 2]),
+        **ROBUST,
+    )
+    say(
+        "lengths/left",
+        "The last keys of each item are real.",
+        two,
+        mask=lengths([1, 3], left=True),
+        **ROBUST,
+    )
+    say(
+        "lengths/causal",
+        "Lengths and causal together.",
+        operands(89, [2, 1], 3, 3),
+        mask={"all": [CAUSAL, lengths([2, 3])]},
+        **ROBUST,
+    )
+    query, key, value = operands(90, [2, 1], 1, 2)
+    say(
+        "lengths/padding-of-nan",
+        "Padding may hold anything, NaN included.",
+        [query, key, {**value, "data": [1, 2, "nan", "nan", *value["data"][4:]]}],
+        mask=lengths([1, 2]),
+        **ROBUST,
+    )
+
+
+__all__ = [
+    "numbers",
+    "write_biases",
+    "write_causal",
+    "write_lengths",
+    "write_masks",
+    "write_windows",
+]
