@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from suite import attention, heads, masks, options
+from suite import attention, heads, masks, options, positions
 from suite.recipe import CASES
 
 PATH = Path(__file__).resolve().parent.parent / "src" / "headwise" / "conformance" / "cases.json"
@@ -21,12 +21,12 @@ GROUPS = {
     "attention": ("the attention itself", attention.write_attention),
     "mask": ("boolean masks", masks.write_masks),
     "bias": ("float masks and biases", masks.write_biases),
-    "causal": ("causal", masks.write_causal),
+    "causal": ("causal", positions.write_causal),
     "grouped": ("grouped heads", options.write_grouped),
-    "window": ("windows", masks.write_windows),
+    "window": ("windows", positions.write_windows),
     "softcap": ("softcap", options.write_softcap),
     "sinks": ("sinks", options.write_sinks),
-    "lengths": ("lengths", masks.write_lengths),
+    "lengths": ("lengths", positions.write_lengths),
     "empty": ("empty inputs", options.write_empties),
     "half": ("16-bit floats", options.write_half),
 }

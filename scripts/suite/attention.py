@@ -15,12 +15,11 @@ from suite.recipe import (
     operands,
 )
 
-NAN, INF = float("nan"), float("inf")
 ROBUST = {"level": "robust"}
 
 
 def write_attention() -> None:
-    """Scale, softmax and shapes: what a textbook solution gets right."""
+    """Write down: scale, softmax and shapes: what a textbook solution gets right."""
     say = attends
     say("attention/one-key", "One key: its value, whatever the score.", operands(21, [1, 1], 1, 1))
     say(
@@ -91,7 +90,7 @@ def write_attention() -> None:
 
 
 def write_shapes() -> None:
-    """Ranks, layouts and types beyond a textbook's."""
+    """Write down: ranks, layouts and types beyond a textbook's."""
     say = attends
     refusable: dict[str, Any] = {"may_refuse": True, **ROBUST}
     say("attention/rank-5", "Three leading dimensions.", operands(33, [2, 1, 2], 2, 2), **ROBUST)
@@ -161,7 +160,7 @@ def write_shapes() -> None:
 
 
 def write_options() -> None:
-    """The scale as an option."""
+    """Write down: the scale as an option."""
     four = operands(43, [1, 1], 2, 3)
     attends(
         "attention/scale-option",
@@ -175,6 +174,7 @@ def write_options() -> None:
         "A scale of 0 is a scale: all keys count alike.",
         four,
         scale=0.0,
+        may_refuse=True,
         **ROBUST,
     )
     attends(
@@ -188,7 +188,7 @@ def write_options() -> None:
 
 
 def write_refusals() -> None:
-    """Inputs that cannot be meant."""
+    """Write down: inputs that cannot be meant."""
     two, three = numbers(44, 1, 1, 2, 2), numbers(45, 1, 1, 3, 2)
     wide, half = numbers(46, 1, 1, 2, 3), numbers(47, 1, 1, 2, 1)
     attends(
@@ -223,7 +223,7 @@ def write_refusals() -> None:
 
 
 def write_large() -> None:
-    """Many keys, batches and threads."""
+    """Write down: many keys, batches and threads."""
     many = [
         filled([1, 1, 1, 2], [0, 0]),
         filled([1, 1, 32768, 2], [1, 2, 3]),
@@ -255,6 +255,3 @@ def write_large() -> None:
         ],
         **law,
     )
-
-
-__all__ = ["INF", "NAN", "write_attention"]

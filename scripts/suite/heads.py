@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from headwise.conformance.cases import encode
 from suite.recipe import (
     CONTRACT,
     SEED,
@@ -13,7 +14,6 @@ from suite.recipe import (
     array,
     booleans,
     case,
-    encode,
     numbers,
     operands,
     split,
@@ -48,7 +48,7 @@ def combines(name: str, asks: str, x: dict[str, Any], **more: Any) -> None:
 
 
 def write_split() -> None:
-    """Splitting heads: the exercise to the letter."""
+    """Write down how heads are split: the exercise to the letter."""
     known = array([[[[0, 1]], [[2, 3]]]])
     splits(
         "two-heads",
@@ -105,7 +105,7 @@ def write_split() -> None:
 
 
 def write_split_edges() -> None:
-    """Splitting heads beyond the exercise."""
+    """Write down: splitting heads beyond the exercise."""
     robust: dict[str, Any] = {"level": "robust", "source": CONTRACT}
     splits(
         "rank-2",
@@ -157,7 +157,7 @@ def write_split_edges() -> None:
 
 
 def write_combine() -> None:
-    """Combining heads: the inverse of splitting."""
+    """Write down how heads are combined: the inverse of splitting."""
     combines("two-heads", "Heads lie side by side again: head 0 first.", counting(1, 2, 1, 2))
     combines(
         "order-of-axes",
@@ -193,7 +193,7 @@ def flat(seed: int, batch: int, queries: int, keys: int, width: int = 4) -> list
 
 
 def write_per_head() -> None:
-    """Attention in every head, heads apart."""
+    """Write down: attention in every head, heads apart."""
     seed = {"source": SEED}
     say = splits_and_attends
     say(

@@ -11,7 +11,7 @@ REFUSABLE: dict[str, Any] = {"level": "robust", "may_refuse": True}
 
 
 def write_grouped() -> None:
-    """Fewer heads of keys and values: query head h reads head h // group."""
+    """Write down: fewer heads of keys and values: query head h reads head h // group."""
     say = attends
     say(
         "grouped/one-for-all",
@@ -70,7 +70,7 @@ def write_grouped() -> None:
 
 
 def write_softcap() -> None:
-    """Bounded scores: before bias and mask."""
+    """Write down: bounded scores: before bias and mask."""
     say, two = attends, operands(108, [1, 1], 2, 3)
     say(
         "softcap/tanh",
@@ -123,7 +123,7 @@ def write_softcap() -> None:
 
 
 def write_sinks() -> None:
-    """A learned sink: one more key of each head, whose value is zero."""
+    """Write down: a learned sink: one more key of each head, whose value is zero."""
     say, two = attends, operands(109, [1, 2], 2, 2)
     say(
         "sinks/less-than-one",
@@ -167,7 +167,7 @@ def write_sinks() -> None:
 
 
 def write_empties() -> None:
-    """Axes of length 0."""
+    """Write down: axes of length 0."""
     say = attends
     no_keys = [operands(110, [1, 1], 2, 1)[0], *operands(110, [1, 1], 2, 0)[1:]]
     say(
@@ -200,10 +200,11 @@ def write_empties() -> None:
 
 
 def write_half() -> None:
-    """Floats of 16 bits: scores and sums in float32."""
+    """Write down: floats of 16 bits: scores and sums in float32."""
     say = attends
     typed: dict[str, Any] = {"also": ["dtype"], **REFUSABLE}
-    half, brain = {"dtype": "float16"}, {"dtype": "bfloat16"}
+    half: dict[str, Any] = {"dtype": "float16"}
+    brain: dict[str, Any] = {"dtype": "bfloat16"}
     say("half/float16", "float16 in, float16 out.", operands(115, [1, 1], 2, 3, **half), **typed)
     big = [filled([1, 1, 1, 80], [256], **half) for _ in range(3)]
     say(

@@ -175,7 +175,7 @@ def is_corner(query_offset: Any, corner: str) -> bool:
 def grouped(call: Call) -> bool:
     """Tell whether key and value have fewer heads than the query."""
     query, key = call.inputs["query"], call.inputs["key"]
-    return min(query.ndim, key.ndim) >= 4 and query.shape[-3] != key.shape[-3]
+    return bool(min(query.ndim, key.ndim) >= 4 and query.shape[-3] != key.shape[-3])
 
 
 def dense_and_rest(call: Call, both: bool = False) -> Any:
@@ -231,7 +231,8 @@ def converter(arrays: str) -> Callable[[Any], Any]:
 
 def refusals_of(name: str) -> Refusals:
     """Return the errors by which a library refuses, beside ValueError and TypeError."""
-    return {"torch": (RuntimeError, IndexError), "jax": (AssertionError,)}.get(name, ())
+    known: dict[str, Refusals] = {"torch": (RuntimeError, IndexError), "jax": (AssertionError,)}
+    return known.get(name, ())
 
 
 def _onnxruntime() -> Backend:
@@ -259,8 +260,8 @@ BACKENDS = {
 def load(name: str) -> Target:
     """Import a library and return it as a target."""
     backend = BACKENDS[name].make()
-    functions = {f: backend.run for f in backend.functions}
-    refusals = (ValueError, TypeError, *backend.refusals())
+    functions = dict.fromkeys(backend.functions, backend.run)
+    refusals: Refusals = (ValueError, TypeError, *backend.refusals())
     holder = backend.library.heads if name == "headwise" else None
     return Target(functions, backend.run, holder, refusals, backend.about())
 

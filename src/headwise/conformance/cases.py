@@ -8,6 +8,7 @@ and from values known by hand.
 from __future__ import annotations
 
 import fnmatch
+import importlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -192,12 +193,12 @@ def _lay(array: Array, layout: str | None) -> Any:
     return array
 
 
-def dtype_of(name: str) -> np.dtype[Any]:
+def dtype_of(name: str) -> Any:
     """Return the dtype of a name; bfloat16 is that of ml_dtypes."""
     if name != "bfloat16":
         return np.dtype(name)
     try:
-        import ml_dtypes  # type: ignore[import-not-found,unused-ignore]
+        ml_dtypes: Any = importlib.import_module("ml_dtypes")
     except ImportError:
         raise NotOfferedError("bfloat16 in NumPy needs ml_dtypes") from None
     return np.dtype(ml_dtypes.bfloat16)

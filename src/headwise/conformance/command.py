@@ -60,18 +60,34 @@ def add_check(commands: Any) -> None:
 def _add_options(check: argparse.ArgumentParser) -> None:
     what = check.add_argument_group("what to check")
     what.add_argument("--list", action="store_true", help="list the cases and stop")
-    what.add_argument("--only", action="append", default=[], metavar="GROUP/NAME",
-                      help="only a group or a case; * stands for anything; may be repeated")  # fmt: skip
+    what.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="GROUP/NAME",
+        help="only a group or a case; * stands for anything; may be repeated",
+    )
     what.add_argument("--core", action="store_true", help="core cases only")
-    what.add_argument("--as", dest="role", metavar="FUNCTION",
-                      help="which of the four functions a single one is")  # fmt: skip
-    what.add_argument("--arrays", choices=ARRAYS, default="numpy",
-                      help="arrays that a Python function is given (numpy)")  # fmt: skip
+    what.add_argument(
+        "--as", dest="role", metavar="FUNCTION", help="which of the four functions a single one is"
+    )
+    what.add_argument(
+        "--arrays",
+        choices=ARRAYS,
+        default="numpy",
+        help="arrays that a Python function is given (numpy)",
+    )
     how = check.add_argument_group("how")
-    how.add_argument("--timeout", type=float, default=10.0, metavar="S",
-                     help="seconds for each case (10)")  # fmt: skip
-    how.add_argument("--memory", type=float, default=4.0, metavar="GIB",
-                     help="memory beyond what imports take (4); 0 is no limit")  # fmt: skip
+    how.add_argument(
+        "--timeout", type=float, default=10.0, metavar="S", help="seconds for each case (10)"
+    )
+    how.add_argument(
+        "--memory",
+        type=float,
+        default=4.0,
+        metavar="GIB",
+        help="memory beyond what imports take (4); 0 is no limit",
+    )
     show = check.add_argument_group("what to show and write")
     show.add_argument("--verbose", action="store_true", help="show every failing case in full")
     show.add_argument("--json", metavar="PATH", help="write the report as JSON; - prints it")

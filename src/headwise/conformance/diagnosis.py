@@ -1,13 +1,13 @@
 """Which known mistakes explain the failures: by evidence, case by case.
 
 A mistake is named where its own results are those of the target in failing cases and it would have
-failed in no case that the target passes. Several are found one after another, each added to those
-before it.
+failed in none that the target passes; or in a few, where it explains many times as much, for code
+has branches. Several are found one after another, each added to those before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ from headwise.conformance.outcome import Outcome, invoke
 from headwise.conformance.plain import Plain
 
 LARGE = 5000  # passing cases of more numbers are not held against a mistake: they cost time
+PRICE = 4  # a passing case that speaks against a mistake weighs as much as so many explained
 NOT_REPRODUCED = {"law", "timed out", "crashed", "exited", "not run", "not offered"}
 
 
@@ -37,18 +38,23 @@ class Finding:
 
     mistake: Mistake
     results: tuple[Result, ...]
+    against: tuple[str, ...]  # passing cases that it would have failed
 
 
 def diagnose(results: Iterable[Result]) -> list[Finding]:
     """Name the mistakes that explain the failures, those that explain most first."""
     results = list(results)
-    found: dict[str, tuple[Mistake, list[Result]]] = {}
+    found: dict[str, Finding] = {}
     for function in FUNCTIONS:  # in this order: splitting and attention, then what uses both
         own = [r for r in results if r.case.function == function]
-        for mistake, explained in _Search(own, [m for m, _ in found.values()]).run():
-            found.setdefault(mistake.name, (mistake, []))[1].extend(explained)
-    findings = [Finding(mistake, tuple(by_size(rs))) for mistake, rs in found.values()]
-    return sorted(findings, key=lambda finding: -len(finding.results))
+        for more in _Search(own, found).run():
+            before = found.get(more.mistake.name, Finding(more.mistake, (), ()))
+            found[more.mistake.name] = Finding(
+                more.mistake,
+                tuple(by_size([*before.results, *more.results])),
+                before.against + more.against,
+            )
+    return sorted(found.values(), key=lambda finding: -len(finding.results))
 
 
 def by_size(results: Iterable[Result]) -> list[Result]:
@@ -59,55 +65,87 @@ def by_size(results: Iterable[Result]) -> list[Result]:
 class _Search:
     """The search for the mistakes in one function."""
 
-    def __init__(self, results: Sequence[Result], known: Sequence[Mistake]) -> None:
+    def __init__(self, results: Sequence[Result], known: Collection[str]) -> None:
         usable = [r for r in results if r.outcome.kind not in NOT_REPRODUCED]
         self.failures = [r for r in usable if r.verdict.status == "fail"]
         self.passes = [r for r in usable if r.verdict.status == "pass" and r.case.size <= LARGE]
-        self.known = {mistake.name for mistake in known}
+        self.known = set(known)
 
-    def run(self) -> list[tuple[Mistake, list[Result]]]:
-        """Add one mistake after another, as long as each explains more."""
-        made: list[Mistake] = []
-        explained: set[str] = set()
-        found = []
-        while len(explained) < len(self.failures):
-            best = self._best(made, explained)
-            if best is None:
+    def run(self) -> list[Finding]:
+        """Search until nothing more is explained, each time from the start: code has branches."""
+        found: list[Finding] = []
+        while self.failures:
+            more = self._chain()
+            if not more:
                 break
-            mistake, names = best
-            more = [r for r in self.failures if r.case.name in names - explained]
-            found.append((mistake, more))
-            made, explained = [*made, mistake], explained | names
+            found += more
+            explained = {r.case.name for finding in more for r in finding.results}
+            self.failures = [r for r in self.failures if r.case.name not in explained]
         return found
 
-    def _best(self, made: list[Mistake], explained: set[str]) -> tuple[Mistake, set[str]] | None:
-        """Return the mistake that explains most beside those made, and all that is explained."""
-        candidates = []
+    def _chain(self) -> list[Finding]:
+        """Add one mistake after another, as long as each explains more."""
+        made: list[Mistake] = []
+        found: list[Finding] = []
+        explained: set[str] = set()
+        against: set[str] = set()
+        while len(explained) < len(self.failures):
+            best = self._best(made, explained, against)
+            if best is None:
+                break
+            found.append(best)
+            made.append(best.mistake)
+            explained |= {r.case.name for r in best.results}
+            against |= set(best.against)
+        return found
+
+    def _best(self, made: list[Mistake], explained: set[str], against: set[str]) -> Finding | None:
+        """Return the mistake that explains most beside those made, less what speaks against."""
+        best, most = None, 0
+        for mistake, names in self._candidates(made, explained):
+            gain = len(names - explained)
+            if gain <= most:
+                break
+            contrary = self._against([*made, mistake]) - against
+            if gain - PRICE * len(contrary) > most:
+                results = [r for r in self.failures if r.case.name in names - explained]
+                best = Finding(mistake, tuple(results), tuple(sorted(contrary)))
+                most = gain - PRICE * len(contrary)
+        return best
+
+    def _candidates(
+        self, made: list[Mistake], explained: set[str]
+    ) -> list[tuple[Mistake, set[str]]]:
+        """Return mistakes that explain more and lose nothing, those that explain most first."""
+        found = []
         for place, mistake in enumerate(MISTAKES):
             if _conflict(mistake, made):
                 continue
             names = self._explained([*made, mistake])
-            if len(names) > len(explained):
+            if names > explained:
                 rank = (-len(names), mistake.name not in self.known, place)
-                candidates.append((rank, mistake, names))
-        for _, mistake, names in sorted(candidates, key=lambda c: c[0]):
-            if not self._contradicted([*made, mistake]):
-                return mistake, names
-        return None
+                found.append((rank, mistake, names))
+        return [(mistake, names) for _, mistake, names in sorted(found, key=lambda c: c[0])]
 
     def _explained(self, mistakes: list[Mistake]) -> set[str]:
         target = Plain(*mistakes).target()
+        slack = max(mistake.slack for mistake in mistakes)
         with np.errstate(all="ignore"):
             return {
                 r.case.name
                 for r in self.failures
-                if alike(r.case, r.outcome, invoke(target, r.case))
+                if alike(r.case, r.outcome, invoke(target, r.case), slack)
             }
 
-    def _contradicted(self, mistakes: list[Mistake]) -> bool:
+    def _against(self, mistakes: list[Mistake]) -> set[str]:
+        """Return the passing cases that would fail."""
         target = Plain(*mistakes).target()
         with np.errstate(all="ignore"):
-            return any(judge(r.case, invoke(target, r.case)).status == "fail" for r in self.passes)
+            return {
+                r.case.name
+                for r in self.passes
+                if judge(r.case, invoke(target, r.case)).status == "fail"
+            }
 
 
 def _conflict(mistake: Mistake, made: list[Mistake]) -> bool:

@@ -88,7 +88,7 @@ def agree(got: Array, want: Array, tolerance: dict[str, float]) -> Array:
     return np.asarray(np.isclose(one, other, equal_nan=True, **bounds))
 
 
-def alike(case: Case, one: Outcome, other: Outcome) -> bool:
+def alike(case: Case, one: Outcome, other: Outcome, slack: float) -> bool:
     """Tell whether two outcomes of a case are the same, errors of whatever text included."""
     errors = {"raised", "refused"}
     if one.kind in errors or other.kind in errors:
@@ -101,5 +101,5 @@ def alike(case: Case, one: Outcome, other: Outcome) -> bool:
         return False
     if "dtype" in case.also and one.array.dtype != other.array.dtype:
         return False
-    wide = {name: 4 * bound for name, bound in case.tolerance.items()}
+    wide = {name: slack * bound for name, bound in case.tolerance.items()}
     return bool(agree(one.array, other.array, wide).all())

@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from headwise.conformance.cases import Array, Call, Case, NotOfferedError
 from headwise.conformance.judge import agree
 from headwise.conformance.outcome import as_numpy
@@ -20,7 +18,7 @@ _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def items_alone(run: Run, case: Case) -> str:
-    """One batch item has the same bits alone as inside the batch."""
+    """Check that one batch item has the same bits alone as inside the batch."""
     call = case.call()
     whole = _array(run(call))
     for item in range(len(whole)):
@@ -32,7 +30,7 @@ def items_alone(run: Run, case: Case) -> str:
 
 
 def threads(run: Run, case: Case) -> str:
-    """The result has the same bits with 1, 2 and 3 threads."""
+    """Check that the result has the same bits with 1, 2 and 3 threads."""
     results = []
     for n in (1, 2, 3):
         call = case.call()
@@ -42,7 +40,7 @@ def threads(run: Run, case: Case) -> str:
 
 
 def observed(run: Run, case: Case) -> str:
-    """The result has the same bits where statistics are asked for, too."""
+    """Check that the result has the same bits where statistics are asked for, too."""
     call = case.call()
     plain = _array(run(call))
     seen = _array(run(replace(call, options={**call.options, "statistics": True})))
@@ -50,7 +48,7 @@ def observed(run: Run, case: Case) -> str:
 
 
 def heads_not_repeated(run: Run, case: Case) -> str:
-    """Grouped keys and values are not copied for every query head: memory shows it."""
+    """Check by memory that grouped keys and values are not copied for every query head."""
     most = case.options["most_mib"]
     call = replace(case.call(), options={})
     _array(run(call))  # whatever is made once
@@ -63,7 +61,7 @@ def heads_not_repeated(run: Run, case: Case) -> str:
 
 
 def causal_keeps_values(run: Run, case: Case) -> str:
-    """What follows changes nothing before it: the first rows under a causal mask."""
+    """Check that the first rows under a causal mask do not change with what follows."""
     call = case.call()
     whole = _array(run(call))
     half = whole.shape[-2] // 2

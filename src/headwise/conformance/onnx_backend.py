@@ -49,7 +49,9 @@ class OnnxRuntime(Backend):
             raise NotOfferedError("adds whole numbers to the scores, as its standard says")
         if call.options.get("softcap") == 0:
             raise NotOfferedError("0 is no softcap, as its standard says")
-        attributes = {n: float(call.options[n]) for n in ("scale", "softcap") if n in call.options}
+        attributes: dict[str, Any] = {
+            n: float(call.options[n]) for n in ("scale", "softcap") if n in call.options
+        }
         if causal_alone(structured, "window, lengths and other masks"):
             corner = call.options.get("query_offset")
             if corner is not None and not is_corner(corner, "upper_left"):

@@ -28,6 +28,7 @@ class Mistake:
     says: str
     remedy: str
     steps: dict[str, Step] = field(default_factory=dict)
+    slack: float = 4.0  # how many tolerances its results may lie from the target's
 
 
 def split(x: Array, num_heads: int) -> Array:
@@ -91,6 +92,12 @@ def factor(query: Array, key: Array) -> float:
 def product(query: Array, key: Array) -> Array:
     """Return the dot product of every query with every key."""
     return np.asarray(query @ key.swapaxes(-1, -2))
+
+
+def rounded(scores: Array, dtype: Any) -> Array:
+    """Keep the dot products in the working precision."""
+    del dtype
+    return scores
 
 
 def cap(scores: Array, softcap: float | None) -> Array:
@@ -199,7 +206,20 @@ def finish(output: Array, query: Array) -> Any:
 STEPS: dict[str, Step] = {
     f.__name__: f
     for f in (
-        *(split, combine, per_head, operands, working, share, factor, product, cap, add, score),
+        *(
+            split,
+            combine,
+            per_head,
+            operands,
+            working,
+            share,
+            factor,
+            product,
+            rounded,
+            cap,
+            add,
+            score,
+        ),
         *(additive, dense, band, padded, both, offset, hide, late, softmax, weigh, finish),
     )
 }
@@ -244,7 +264,8 @@ class Plain:
         q, k, v = (x.astype(dtype) for x in (query, key, value))
         k, v = s.share(k, q), s.share(v, q)
         scale = options.get("scale")
-        scores = s.product(q, k) * dtype(s.factor(q, k) if scale is None else scale)
+        scores = s.rounded(s.product(q, k), query.dtype)
+        scores = scores * dtype(s.factor(q, k) if scale is None else scale)
         visible, bias = self._masks(mask, scores.shape, options)
         softcap = options.get("softcap")
         scores = s.hide(s.score(s, scores, softcap, bias), visible, bias)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -88,6 +87,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "says": mistake.says,
         "remedy": mistake.remedy,
         "explains": [r.case.name for r in finding.results],
+        "against": list(finding.against),
     }
 
 

@@ -12,9 +12,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from headwise.conformance.cases import Case
 from headwise.conformance.outcome import Outcome
@@ -147,10 +148,8 @@ class Worker:
 
     def end(self) -> None:
         """End the process, and all that it started."""
-        try:
+        with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            pass
         self._process.wait()
         self._drain.join(timeout=1)
         assert self._process.stdout is not None
@@ -183,7 +182,7 @@ class Session:
         self.about = str(self._worker.hello["about"])
         self.functions = list(self._worker.hello["functions"])
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -53,7 +53,7 @@ def load_target(text: str, role: str | None = None, arrays: str = "numpy") -> Ta
         )
     convert = converter(arrays)
     run = partial(_run, functions, convert)
-    refusals = (ValueError, TypeError, *backends.refusals_of(arrays))
+    refusals: backends.Refusals = (ValueError, TypeError, *backends.refusals_of(arrays))
     file = str(getattr(module, "__file__", "") or "")
     return Target(functions, run, module, refusals, f"{text} ({', '.join(functions)})", file)
 

@@ -41,6 +41,9 @@ def render(report: Report, paint: Painter, verbose: bool = False) -> str:
         mistake, count = finding.mistake, len(finding.results)
         lines.append(paint("strong", f"Looks like: {mistake.name}") + f"  ({_cases(count)})")
         lines.append(paint.wrapped(mistake.says, "  "))
+        if finding.against:
+            against = ", ".join(finding.against)
+            lines.append(paint.wrapped(f"Against it speaks that these pass: {against}.", "  "))
         lines.append(paint.wrapped(f"Remedy: {mistake.remedy}", "  "))
         lines += [*_failures(finding.results, paint, verbose), ""]
     for kind, results in _by_kind(report.unexplained()).items():
@@ -64,8 +67,10 @@ def _by_kind(results: Iterable[Result]) -> dict[str, list[Result]]:
             "exited": "The process was left",
             "law": result.verdict.why,
         }.get(outcome.kind)
-        if kind is None and outcome.kind in {"raised", "refused"} and outcome.note:
+        if kind is None and outcome.kind in {"raised", "refused"}:
             kind = f"Unknown mistake; it raises {outcome.note.partition(':')[0]}"
+        elif kind is None and "raises" in result.case.expected:
+            kind = "Takes what it should refuse"
         found.setdefault(kind or "Unknown mistake", []).append(result)
     return found
 
@@ -110,7 +115,7 @@ def _failure(result: Result, paint: Painter) -> Iterator[str]:
     want = case.expected_array()
     if want is not None and want.size <= SMALL:
         yield f"    {'expected':<9} {_numbers(want)}"
-    if outcome.array is not None and outcome.array.size <= SMALL:
+    if want is not None and outcome.array is not None and outcome.array.size <= SMALL:
         yield f"    {'got':<9} {_numbers(outcome.array)}"
     where = f" ({outcome.where})" if outcome.where else ""
     yield paint.wrapped(f"{result.verdict.why}{where}", "    ")

@@ -115,13 +115,12 @@ def _looped(p: Plain, inputs: dict[str, Any], options: dict[str, Any]) -> Array:
 
 def _whole_then_split(p: Plain, inputs: dict[str, Any], options: dict[str, Any]) -> Array:
     options = {name: x for name, x in options.items() if name != "num_kv_heads"}
-    arrays = (inputs[name] for name in ("query", "key", "value"))
+    query, key, value = (inputs[name] for name in ("query", "key", "value"))
     mask = options.pop("mask", None)
     if mask is not None and np.ndim(mask) > 3:
         mask = np.asarray(mask)[:, 0]
-    return p.steps.split(  # type: ignore[no-any-return]
-        p.scaled_dot_product_attention(*arrays, mask, **options), inputs["num_heads"]
-    )
+    whole = p.scaled_dot_product_attention(query, key, value, mask, **options)
+    return p.steps.split(whole, inputs["num_heads"])
 
 
 def _without_mask(p: Plain, inputs: dict[str, Any], options: dict[str, Any]) -> Array:
@@ -145,7 +144,7 @@ def _keys_as_values(p: Plain, inputs: dict[str, Any], options: dict[str, Any]) -
 def _not_split(p: Plain, inputs: dict[str, Any], options: dict[str, Any]) -> Array:
     arrays = (inputs[name] for name in ("query", "key", "value"))
     rest = {name: x for name, x in options.items() if name != "num_kv_heads"}
-    return p.scaled_dot_product_attention(*arrays, **rest)  # type: ignore[no-any-return]
+    return p.scaled_dot_product_attention(*arrays, **rest)
 
 
 RESHAPE = "x.reshape(batch, seq_len, num_heads, d_k).transpose(0, 2, 1, 3)"

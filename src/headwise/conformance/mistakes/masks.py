@@ -32,16 +32,28 @@ def _subtract(number: float) -> Any:
     return hide
 
 
-def _minus_infinity(scores: Array, visible: Array, bias: Array | None) -> Array:
-    del bias
-    return np.where(visible, scores, -np.inf)
-
-
-def _textbook_softmax(scores: Array, sink: Array | None) -> Array:
-    largest = scores.max(axis=-1, keepdims=True)
-    weights = np.exp(scores - largest)
+def _zero_by_zero(scores: Array, sink: Array | None) -> Array:
+    """Leave rows of nothing but -inf to arithmetic: -inf - -inf is NaN."""
+    largest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+    weights = np.exp(scores - (largest if sink is None else np.maximum(largest, sink)))
     total = weights.sum(axis=-1, keepdims=True)
     return np.asarray(weights / (total if sink is None else total + np.exp(sink - largest)))
+
+
+def _textbook(scores: Array, sink: Array | None) -> Array:
+    if not scores.shape[-1]:
+        raise ValueError("no maximum of nothing")
+    return _zero_by_zero(scores, sink)
+
+
+def _nan_is_nothing(scores: Array, sink: Array | None) -> Array:
+    return np.nan_to_num(plain.softmax(scores, sink), nan=0.0)
+
+
+def _maximum_of_nothing(scores: Array, sink: Array | None) -> Array:
+    if not scores.shape[-1]:
+        raise ValueError("no maximum of nothing")
+    return plain.softmax(scores, sink)
 
 
 def _no_hiding(scores: Array, visible: Array, bias: Array | None) -> Array:
@@ -91,6 +103,7 @@ def _as_boolean_above(mask: Array) -> tuple[Array, None]:
 
 
 def _additive_refused(mask: Array) -> Any:
+    del mask
     raise TypeError("only truth values")
 
 
@@ -118,8 +131,11 @@ def _kept_in_view(scores: Array, visible: Array, bias: Array | None) -> Array:
     return np.where(visible, scores, -np.inf)
 
 
-WHERE = "np.where(mask, scores, -np.inf) before the softmax"
-ZEROS = "Give rows without any visible key zeros: weights = np.where(mask.any(-1, keepdims=True), weights, 0)."
+WHERE = "scores = np.where(mask, scores, -np.inf) before the softmax"
+ZEROS = (
+    "Give rows without any visible key zeros: "
+    "weights = np.where(mask.any(axis=-1, keepdims=True), weights, 0)."
+)
 MISTAKES = (
     Mistake(
         "mask ignored",
@@ -171,16 +187,23 @@ MISTAKES = (
         {"hide": _added, "weigh": _zero_times_value},
     ),
     Mistake(
+        "rows without keys are NaN, no keys raise",
+        "A query that may attend to nothing gives NaN (-inf - -inf), and where there is no key at "
+        "all the maximum raises.",
+        f"{ZEROS} And scores.max(axis=-1, keepdims=True, initial=-np.inf).",
+        {"softmax": _textbook},
+    ),
+    Mistake(
         "rows without keys are NaN",
         "A query that may attend to nothing gives NaN: -inf - -inf.",
         ZEROS,
-        {"hide": _minus_infinity, "softmax": _textbook_softmax, "weigh": _zero_times_value},
+        {"softmax": _zero_by_zero},
     ),
     Mistake(
-        "hidden scores lowered by -inf",
-        "-inf is added to hidden scores: a NaN among them stays NaN, and rows without keys are NaN.",
-        f"Set hidden scores instead: {WHERE}. {ZEROS}",
-        {"hide": _subtract(-np.inf), "softmax": _textbook_softmax, "weigh": _zero_times_value},
+        "no keys raise",
+        "Where there is no key at all the maximum raises.",
+        "Return zeros: scores.max(axis=-1, keepdims=True, initial=-np.inf) needs no key.",
+        {"softmax": _maximum_of_nothing},
     ),
     *(
         Mistake(
@@ -188,7 +211,7 @@ MISTAKES = (
             f"Hidden keys get {text} instead of -inf: a query that may attend to nothing gets the "
             "mean of all values, and very low scores let hidden keys in.",
             f"Use -inf: {WHERE}. {ZEROS}",
-            {"hide": hide, "softmax": _textbook_softmax, "weigh": _zero_times_value},
+            {"hide": hide},
         )
         for text, hide in (
             ("-1e9", _finite(-1e9)),
@@ -203,7 +226,7 @@ MISTAKES = (
             f"{text} is added to hidden scores: a NaN among them stays NaN, and a query that may "
             "attend to nothing attends to all keys.",
             f"Set hidden scores instead: {WHERE}. {ZEROS}",
-            {"hide": hide, "softmax": _textbook_softmax, "weigh": _zero_times_value},
+            {"hide": hide},
         )
         for text, hide in (("-1e9", _subtract(-1e9)), ("-1e4", _subtract(-1e4)))
     ),
@@ -214,17 +237,29 @@ MISTAKES = (
         {"weigh": _zero_times_value},
     ),
     Mistake(
-        "hidden keys leak",
-        "-inf is added to hidden scores and rows are kept from being empty, but a NaN or an "
-        "infinity in a hidden key reaches the result.",
-        f"Set hidden scores: {WHERE}.",
+        "hidden keys and values leak",
+        "-inf is added to hidden scores: a NaN or an infinity in a hidden key or value reaches the "
+        "result, since NaN - inf and 0 · NaN are NaN.",
+        f"Set hidden scores: {WHERE}; and add visible values only.",
         {"hide": _subtract(-np.inf), "weigh": _zero_times_value},
+    ),
+    Mistake(
+        "hidden keys leak",
+        "-inf is added to hidden scores: a NaN or an infinity in a hidden key reaches the result.",
+        f"Set hidden scores: {WHERE}.",
+        {"hide": _subtract(-np.inf)},
     ),
     Mistake(
         "keys hidden by a bias leak",
         "What a bias of -inf hides is left to arithmetic: NaN - inf is NaN.",
         "Set scores to -inf where the bias is -inf.",
         {"hide": _kept_in_view},
+    ),
+    Mistake(
+        "NaN scores count as none",
+        "A query whose scores are NaN gives 0, as if it saw no key: a NaN that came in is lost.",
+        "Only rows that see no key are 0; a NaN in a query is to be seen.",
+        {"softmax": _nan_is_nothing},
     ),
     Mistake(
         "NaN turned to 0",
@@ -272,7 +307,7 @@ MISTAKES = (
         "-inf of a bias cut off",
         "-inf in a bias counts as the lowest finite number: rows without keys get a mean.",
         "-inf hides; a row of nothing else is 0.",
-        {"add": _cut_off, "hide": _kept_in_view, "softmax": _textbook_softmax},
+        {"add": _cut_off, "hide": _kept_in_view},
     ),
     Mistake(
         "-inf of a bias left out",
