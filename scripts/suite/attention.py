@@ -55,7 +55,7 @@ def write_attention() -> None:
         [
             array([[[[40, 0], [-40, 0]]]], "float64"),
             array([[[[28, 0], [28.01, 0]]]], "float64"),
-            array([[[[1], [2]]]], "float64"),
+            array([[[[1, 3], [2, 5]]]], "float64"),
         ],
     )
     say(

@@ -146,6 +146,14 @@ def write_hidden() -> None:
         expected=array([[[[1, 2]]]]),
         **ROBUST,
     )
+    say(
+        "mask/scores-of-billions",
+        "A hidden key stays hidden beside scores of -2.5 billion.",
+        [array([[[[60000, 0]]]]), array([[[[-60000, 0], [0, 0]]]]), array([[[[1, 2], [3, 4]]]])],
+        mask=booleans([[1, 0]]),
+        expected=array([[[[1, 2]]]]),
+        **ROBUST,
+    )
 
 
 def spoiled(spec: dict[str, Any], number: str) -> dict[str, Any]:

@@ -54,6 +54,12 @@ class Call:
         both = {**self.inputs, **self.options}
         return {name: x for name, x in both.items() if isinstance(x, np.ndarray)}
 
+    def copy(self) -> Call:
+        """Return the same call with arrays of its own."""
+        inputs = {n: x.copy() if isinstance(x, np.ndarray) else x for n, x in self.inputs.items()}
+        options = {n: x.copy() if isinstance(x, np.ndarray) else x for n, x in self.options.items()}
+        return Call(self.function, inputs, options)
+
 
 @dataclass(frozen=True)
 class Case:

@@ -15,8 +15,8 @@ import numpy as np
 from headwise.conformance.cases import FUNCTIONS, Case
 from headwise.conformance.judge import Verdict, alike, judge
 from headwise.conformance.mistakes import MISTAKES, Mistake
-from headwise.conformance.outcome import Outcome, invoke
-from headwise.conformance.plain import Plain
+from headwise.conformance.outcome import Outcome, Target, invoke
+from headwise.conformance.plain import Plain, may_act
 
 LARGE = 5000  # passing cases of more numbers are not held against a mistake: they cost time
 PRICE = 4  # a passing case that speaks against a mistake weighs as much as so many explained
@@ -70,6 +70,18 @@ class _Search:
         self.failures = [r for r in usable if r.verdict.status == "fail"]
         self.passes = [r for r in usable if r.verdict.status == "pass" and r.case.size <= LARGE]
         self.known = set(known)
+        self.calls = {r.case.name: r.case.call() for r in usable} if self.failures else {}
+        self.touched = {m.name: self._touched(m) for m in MISTAKES} if self.failures else {}
+
+    def _outcome(self, target: Target, case: Case) -> Outcome:
+        with np.errstate(all="ignore"):
+            return invoke(target, case, self.calls[case.name].copy())
+
+    def _touched(self, mistake: Mistake) -> set[str]:
+        """Return the failing cases in which a mistake makes a difference."""
+        target = Plain(mistake).target()
+        cases = (r.case for r in self.failures if may_act(mistake, r.case))
+        return {c.name for c in cases if judge(c, self._outcome(target, c)).status != "pass"}
 
     def run(self) -> list[Finding]:
         """Search until nothing more is explained, each time from the start: code has branches."""
@@ -121,31 +133,32 @@ class _Search:
         for place, mistake in enumerate(MISTAKES):
             if _conflict(mistake, made):
                 continue
-            names = self._explained([*made, mistake])
+            among = self.touched[mistake.name]
+            if made:  # together mistakes may make a difference where each alone makes none
+                acts = {r.case.name for r in self.failures if may_act(mistake, r.case)}
+                among = among | (acts - explained)
+            names = self._explained([*made, mistake], among) | (explained - among)
             if names > explained:
                 rank = (-len(names), mistake.name not in self.known, place)
                 found.append((rank, mistake, names))
         return [(mistake, names) for _, mistake, names in sorted(found, key=lambda c: c[0])]
 
-    def _explained(self, mistakes: list[Mistake]) -> set[str]:
+    def _explained(self, mistakes: list[Mistake], among: set[str]) -> set[str]:
+        """Return the failures, among those named, in which mistakes give what the target gave."""
         target = Plain(*mistakes).target()
         slack = max(mistake.slack for mistake in mistakes)
-        with np.errstate(all="ignore"):
-            return {
-                r.case.name
-                for r in self.failures
-                if alike(r.case, r.outcome, invoke(target, r.case), slack)
-            }
+        return {
+            r.case.name
+            for r in self.failures
+            if r.case.name in among
+            and alike(r.case, r.outcome, self._outcome(target, r.case), slack)
+        }
 
     def _against(self, mistakes: list[Mistake]) -> set[str]:
         """Return the passing cases that would fail."""
         target = Plain(*mistakes).target()
-        with np.errstate(all="ignore"):
-            return {
-                r.case.name
-                for r in self.passes
-                if judge(r.case, invoke(target, r.case)).status == "fail"
-            }
+        cases = (r.case for r in self.passes)
+        return {c.name for c in cases if judge(c, self._outcome(target, c)).status == "fail"}
 
 
 def _conflict(mistake: Mistake, made: list[Mistake]) -> bool:

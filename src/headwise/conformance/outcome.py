@@ -66,7 +66,7 @@ class Target:
     holder: Any = None  # module or object whose attribute calls of attention go through
     refusals: tuple[type[BaseException], ...] = (ValueError, TypeError)
     about: str = ""
-    file: str = ""
+    file: str | None = ""  # whose lines are named where it raises; None names none
 
     @property
     def counts_calls(self) -> bool:
@@ -74,8 +74,8 @@ class Target:
         return self.holder is not None and callable(getattr(self.holder, ATTENTION, None))
 
 
-def invoke(target: Target, case: Case) -> Outcome:
-    """Run one case's call and say what came of it."""
+def invoke(target: Target, case: Case, call: Call | None = None) -> Outcome:
+    """Run one case's call and say what came of it; ``call`` is the case's, already made."""
     try:
         if case.function not in target.functions:
             raise NotOfferedError(f"has no {case.function}")
@@ -85,7 +85,7 @@ def invoke(target: Target, case: Case) -> Outcome:
             from headwise.conformance.laws import LAWS
 
             return Outcome("law", LAWS[case.expected["law"]](target.run, case))
-        return _watched(target, case)
+        return _watched(target, case, call or case.call())
     except NotOfferedError as error:
         return Outcome("not offered", str(error))
     except SystemExit as error:
@@ -96,8 +96,7 @@ def invoke(target: Target, case: Case) -> Outcome:
         return Outcome(kind, _short(note), where=place(error, target.file))
 
 
-def _watched(target: Target, case: Case) -> Outcome:
-    call = case.call()
+def _watched(target: Target, case: Case, call: Call) -> Outcome:
     before = {name: array.copy() for name, array in call.arrays().items()}
     with _counted(target.holder, "one call" in case.also) as calls:
         outcome = _describe(target.run(call))
@@ -159,8 +158,10 @@ def as_numpy(x: Any) -> Array | None:
     return np.from_dlpack(x) if hasattr(x, "__dlpack__") else None
 
 
-def place(error: BaseException, file: str) -> str:
+def place(error: BaseException, file: str | None) -> str:
     """Return ``file.py:line`` of the deepest frame in the target's file; else of the last frame."""
+    if file is None:
+        return ""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{Path(error.filename).name}:{error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)

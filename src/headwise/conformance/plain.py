@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from headwise.conformance.cases import Array, Call
+from headwise.conformance.cases import Array, Call, Case
 from headwise.conformance.outcome import Target
 from headwise.masks import Band, Both, Dense, Either, Lengths
 
@@ -224,6 +224,29 @@ STEPS: dict[str, Step] = {
     )
 }
 
+# A step that is not named acts in every call of the attention.
+FUNCTIONS_OF_STEPS = {
+    "split": ("split_heads", "multi_head_attention_per_head"),
+    "combine": ("combine_heads",),
+    "per_head": ("multi_head_attention_per_head",),
+}
+OPTIONS_OF_STEPS = {
+    "cap": ("softcap",),
+    "late": ("softcap",),
+    "score": ("softcap", "bias", "mask"),
+    "add": ("bias", "mask"),
+    **dict.fromkeys(("additive", "dense", "band", "padded", "both", "offset"), ("mask",)),
+}
+
+
+def may_act(mistake: Mistake, case: Case) -> bool:
+    """Tell whether a mistake's steps come into a case at all."""
+    if case.function in {"split_heads", "combine_heads"}:
+        return any(case.function in FUNCTIONS_OF_STEPS.get(step, ()) for step in mistake.steps)
+    steps = [s for s in mistake.steps if case.function in FUNCTIONS_OF_STEPS.get(s, case.function)]
+    given = set(case.options)
+    return any(s not in OPTIONS_OF_STEPS or given & set(OPTIONS_OF_STEPS[s]) for s in steps)
+
 
 class Plain:
     """The four functions, made of the steps; mistakes replace some of them."""
@@ -252,7 +275,7 @@ class Plain:
         def run(call: Call) -> Any:
             return functions[call.function](call)
 
-        return Target(functions, run, self)
+        return Target(functions, run, self, file=None)
 
     def scaled_dot_product_attention(
         self, query: Any, key: Any, value: Any, mask: Any = None, **options: Any

@@ -69,7 +69,8 @@ def _sigmoid(scores: Array, sink: Array | None) -> Array:
 
 def _hard(scores: Array, sink: Array | None) -> Array:
     del sink
-    return np.asarray(np.eye(scores.shape[-1])[scores.argmax(axis=-1)])
+    best = scores.argmax(axis=-1)[..., None]
+    return np.asarray(np.arange(scores.shape[-1]) == best).astype(scores.dtype)
 
 
 def _twice(scores: Array, sink: Array | None) -> Array:

@@ -1,0 +1,46 @@
+"""Planted mistakes are found and named, each by evidence alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conformance.planted_attention import ATTENTION
+from tests.conformance.planted_heads import HEADS
+from tests.conformance.planted_options import OPTIONS
+from tests.conformance.support import report_of
+
+PLANTED = [*HEADS, *ATTENTION, *OPTIONS]
+# What every textbook solution of the exercise does, beside the mistake that is planted.
+TEXTBOOK = {
+    "rows without keys are NaN, no keys raise",
+    "rows without keys are NaN",
+    "no keys raise",
+    "hidden values leak",
+    "float mask read as boolean",
+    "whole numbers of any size as a mask",
+    "whole numbers beside 1 hide",
+    "result in float64",
+    "split_heads takes three dimensions only",
+    "remainder dropped in silence",
+    "split_heads copies",
+    "computed in 16 bits",
+    "scores kept in 16 bits",
+    "hidden scores set to -1e9",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "source"), [pytest.param(*p, id=f"{i}-{p[0]}") for i, p in enumerate(PLANTED)]
+)
+def test_a_planted_mistake_is_named(name: str, source: str) -> None:
+    report = report_of(source)
+    names = [finding.mistake.name for finding in report.findings]
+    assert name in names
+    others = [n for n in names if n not in TEXTBOOK or n == name]
+    assert others[0] == name, names
+    unexplained = [r for r in report.unexplained() if r.case.level == "core"]
+    assert not unexplained, [(r.case.name, r.verdict.why) for r in unexplained]
+
+
+def test_there_are_enough() -> None:
+    assert len({name for name, _ in PLANTED}) >= 60
