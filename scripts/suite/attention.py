@@ -25,7 +25,11 @@ def write_attention() -> None:
     say(
         "attention/scale",
         "Scores are divided by the root of head_dim, here 2.",
-        [array([[[[2, 0, 0, 0]]]]), array([[[[1, 0, 0, 0], [0, 1, 0, 0]]]]), array([[[[1], [0]]]])],
+        [
+            array([[[[2, 0, 0, 0]]]]),
+            array([[[[1, 0, 0, 0], [0, 1, 0, 0]]]]),
+            array([[[[1, 2, 3, 4], [5, 6, 7, 9]]]]),
+        ],
     )
     say(
         "attention/equal-scores",
@@ -61,7 +65,11 @@ def write_attention() -> None:
     say(
         "attention/ties",
         "Equal largest scores share the weight, whole numbers as scores.",
-        [array([[[[3, 0]]]]), array([[[[1, 5], [1, -5], [0, 0]]]]), array([[[[1], [2], [4]]]])],
+        [
+            array([[[[3, 0]]]]),
+            array([[[[1, 5], [1, -5], [0, 0]]]]),
+            array([[[[1, 0], [2, 5], [4, 7]]]]),
+        ],
     )
     say(
         "attention/report-17",

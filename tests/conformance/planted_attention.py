@@ -146,8 +146,8 @@ ATTENTION = [
      "    out = np.moveaxis(out, -3, -2)\n    return out.reshape(*out.shape[:-2], -1)")),
     ("mask ignored", softmax_attention(mask="pass")),
     ("mask upside down", torch_like("mask == 0", "mask")),
-    ("mask upside down", loops("if visible[i, j]]", "if not visible[i, j]]")),
-    ("mask transposed", loops("if visible[i, j]]", "if visible[min(j, len(q) - 1), min(i, len(k) - 1)]]")),
+    ("mask upside down", loops("else np.broadcast_to(mask, shape)", "else np.broadcast_to(mask, shape) == 0")),
+    ("mask transposed", softmax_attention(mask="s = np.where(np.swapaxes(mask, -1, -2), s, -np.inf)")),
     ("masked after the softmax", softmax_attention(mask="return (softmax(s) * mask) @ v")),
     ("masked after the softmax and normalised again", softmax_attention(
         mask="w = softmax(s) * mask; return (w / w.sum(-1, keepdims=True)) @ v")),

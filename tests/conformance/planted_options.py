@@ -9,6 +9,10 @@ def attend(query, key, value, mask=None, *, causal=False, query_offset=None, win
            bias=None, softcap=None, sink_logits=None, scale=None, kv_lengths=None):
     if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
         raise ValueError("shapes do not fit")
+    if any(x.dtype.kind == "c" for x in (query, key, value)):
+        raise TypeError("complex numbers")
+    if query.dtype.kind in "iu":
+        query = query.astype(np.float64)
     rows, keys = query.shape[-2], key.shape[-2]
     q, k, v = (x.astype(np.float64) for x in (query, key, value))
     if q.ndim == k.ndim == 4 and q.shape[1] != k.shape[1]:
@@ -87,6 +91,8 @@ CORNER = """            if rows != keys:
 """
 CAP = "        s = softcap * np.tanh(s / softcap)\n"
 HIDE = "    s = np.where(see, s, -np.inf)\n"
+TOP = "    top = np.maximum(s.max(axis=-1, keepdims=True, initial=-np.inf), sink)\n"
+OWN_TOP = "    top = s.max(axis=-1, keepdims=True, initial=-np.inf)\n"
 SUM = "+ np.exp(sink - top)"
 # The mistake's name, and a file that makes it.
 OPTIONS = [
@@ -103,8 +109,8 @@ OPTIONS = [
     ("causal aligned to the other corner",
      change('{"upper_left": 0, "lower_right": keys - rows}', '{"lower_right": 0, "upper_left": keys - rows}')),
     ("offset with the wrong sign", change(":, None] + start)", ":, None] - start)")),
-    ("the second mask takes the first one's place", change("see = see & (m != 0)", "see = m != 0")),
-    ("masks joined by or", change("see = see & (m != 0)",
+    ("a mask takes the place of causal", change("see = see & (m != 0)", "see = m != 0")),
+    ("mask and causal joined by or", change("see = see & (m != 0)",
      "see = (see | (m != 0)) if causal or window is not None or kv_lengths is not None else m != 0")),
     ("window without its last key",
      change("(dist >= -left)", "(dist > -left)").replace("(dist <= right)", "(dist < right)")),
@@ -124,16 +130,13 @@ OPTIONS = [
     ("softcap without its factor", change("softcap * np.tanh(s / softcap)", "np.tanh(s / softcap)")),
     ("softcap by clipping", change("softcap * np.tanh(s / softcap)", "s.clip(-softcap, softcap)")),
     ("sink ignored", change(SUM, "")),
-    ("sink added to the scores", change(HIDE, HIDE + "    s = s + np.where(sink > -np.inf, sink, 0)\n")
-     .replace("np.maximum(s.max(axis=-1, keepdims=True, initial=-np.inf), sink)",
-              "s.max(axis=-1, keepdims=True, initial=-np.inf)").replace(SUM, "")),
-    ("sink not shifted", change(SUM, "+ np.exp(sink)").replace(
-        "np.maximum(s.max(axis=-1, keepdims=True, initial=-np.inf), sink)",
-        "s.max(axis=-1, keepdims=True, initial=-np.inf)")),
+    ("sink ignored", change(TOP, "    s = s + np.where(sink > -np.inf, sink, 0)\n" + OWN_TOP)
+     .replace(SUM, "")),
+    ("sink not shifted", change(SUM, "+ np.exp(sink)").replace(TOP, OWN_TOP)),
     ("lengths ignored", change("if kv_lengths is not None:", "if False:")),
     ("lengths too large by one", change("np.arange(keys) < np", "np.arange(keys) <= np")),
     ("float mask read as boolean", change('if m.dtype.kind == "f":', "if False:").replace(
         "            if not np.isin(m, (0, 1)).all():\n                raise ValueError(\"not 0 and 1\")\n", "")),
-    ("computed in 16 bits", change("(x.astype(np.float64) for", "(x for")),
+    ("scores kept in 16 bits", change("(x.astype(np.float64) for", "(x for")),
     ("-inf of a bias left out", change("s, see = s + b, see & (b > -np.inf)", "s = s + np.where(b > -np.inf, b, 0)")),
 ]  # fmt: skip

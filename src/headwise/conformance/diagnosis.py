@@ -68,10 +68,10 @@ class _Search:
     def __init__(self, results: Sequence[Result], known: Collection[str]) -> None:
         usable = [r for r in results if r.outcome.kind not in NOT_REPRODUCED]
         self.failures = [r for r in usable if r.verdict.status == "fail"]
-        self.passes = [r for r in usable if r.verdict.status == "pass" and r.case.size <= LARGE]
+        self.passes = [r for r in usable if r.verdict.status == "pass" and _counts(r.case)]
         self.known = set(known)
         self.calls = {r.case.name: r.case.call() for r in usable} if self.failures else {}
-        self.touched = {m.name: self._touched(m) for m in MISTAKES} if self.failures else {}
+        self.touched = [self._touched(m) for m in MISTAKES] if self.failures else []
 
     def _outcome(self, target: Target, case: Case) -> Outcome:
         with np.errstate(all="ignore"):
@@ -133,7 +133,7 @@ class _Search:
         for place, mistake in enumerate(MISTAKES):
             if _conflict(mistake, made):
                 continue
-            among = self.touched[mistake.name]
+            among = self.touched[place]
             if made:  # together mistakes may make a difference where each alone makes none
                 acts = {r.case.name for r in self.failures if may_act(mistake, r.case)}
                 among = among | (acts - explained)
@@ -159,6 +159,11 @@ class _Search:
         target = Plain(*mistakes).target()
         cases = (r.case for r in self.passes)
         return {c.name for c in cases if judge(c, self._outcome(target, c)).status == "fail"}
+
+
+def _counts(case: Case) -> bool:
+    """Tell whether passing speaks against mistakes: refusals are made before anything else."""
+    return case.size <= LARGE and "raises" not in case.expected
 
 
 def _conflict(mistake: Mistake, made: list[Mistake]) -> bool:

@@ -146,8 +146,9 @@ def padded(index: Array, lengths: Array, whole: int, left: bool) -> Array:
     return index >= whole - each if left else index < each
 
 
-def both(one: Array, other: Array) -> Array:
-    """Join two masks."""
+def both(one: Array, other: Array, is_dense: tuple[bool, bool]) -> Array:
+    """Join what two masks show, either of which may be an array."""
+    del is_dense
     return one & other
 
 
@@ -313,8 +314,11 @@ class Plain:
         s, (rows, keys) = self.steps, shape[-2:]
         i, j = np.arange(rows)[:, None], np.arange(keys)
         if isinstance(mask, Both | Either):
-            join = s.both if isinstance(mask, Both) else np.logical_or
-            return join(self._sees(mask.one, shape, offset), self._sees(mask.other, shape, offset))
+            parts = (mask.one, mask.other)
+            one, other = (self._sees(part, shape, offset) for part in parts)
+            if isinstance(mask, Either):
+                return one | other
+            return s.both(one, other, tuple(isinstance(part, Dense) for part in parts))
         if isinstance(mask, Band):
             return s.band(j - i - s.offset(offset, rows, keys), mask.left, mask.right)
         if isinstance(mask, Lengths):

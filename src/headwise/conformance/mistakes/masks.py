@@ -8,6 +8,7 @@ import numpy as np
 
 from headwise.conformance import plain
 from headwise.conformance.cases import Array
+from headwise.conformance.mistakes.scores import zero_by_zero
 from headwise.conformance.plain import Mistake
 
 
@@ -32,18 +33,10 @@ def _subtract(number: float) -> Any:
     return hide
 
 
-def _zero_by_zero(scores: Array, sink: Array | None) -> Array:
-    """Leave rows of nothing but -inf to arithmetic: -inf - -inf is NaN."""
-    largest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
-    weights = np.exp(scores - (largest if sink is None else np.maximum(largest, sink)))
-    total = weights.sum(axis=-1, keepdims=True)
-    return np.asarray(weights / (total if sink is None else total + np.exp(sink - largest)))
-
-
 def _textbook(scores: Array, sink: Array | None) -> Array:
     if not scores.shape[-1]:
         raise ValueError("no maximum of nothing")
-    return _zero_by_zero(scores, sink)
+    return zero_by_zero(scores, sink)
 
 
 def _nan_is_nothing(scores: Array, sink: Array | None) -> Array:
@@ -197,7 +190,7 @@ MISTAKES = (
         "rows without keys are NaN",
         "A query that may attend to nothing gives NaN: -inf - -inf.",
         ZEROS,
-        {"softmax": _zero_by_zero},
+        {"softmax": zero_by_zero},
     ),
     Mistake(
         "no keys raise",

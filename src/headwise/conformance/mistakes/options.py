@@ -81,10 +81,6 @@ def _sink_ignored(scores: Array, sink: Array | None) -> Array:
     return plain.softmax(scores, None)
 
 
-def _sink_added(scores: Array, sink: Array | None) -> Array:
-    return plain.softmax(scores if sink is None else scores + sink, None)
-
-
 def _sink_as_weight(scores: Array, sink: Array | None) -> Array:
     """Take the sink for a weight: add it, not its exponential, to the sum."""
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True, initial=-np.inf))
@@ -174,15 +170,9 @@ MISTAKES = (
     ),
     Mistake(
         "sink ignored",
-        "The sink takes no weight: rows add up to 1.",
+        "The sink takes no weight, as where it is added to every score: rows add up to 1.",
         SINK,
         {"softmax": _sink_ignored},
-    ),
-    Mistake(
-        "sink added to the scores",
-        "The sink is added to every score, which changes nothing.",
-        SINK,
-        {"softmax": _sink_added},
     ),
     Mistake(
         "sink not an exponential",

@@ -62,6 +62,17 @@ def _backwards(query_offset: Any, query_len: int, kv_len: int) -> Any:
     return -plain.offset(query_offset, query_len, kv_len)
 
 
+def _instead(*, dense: bool) -> Any:
+    """Take one of an array and a structured mask alone."""
+
+    def both(one: Array, other: Array, is_dense: tuple[bool, bool]) -> Array:
+        if is_dense[0] == is_dense[1]:
+            return one & other
+        return one if is_dense[0] == dense else other
+
+    return both
+
+
 def _smaller(bound: int | None) -> int | None:
     return None if bound is None else bound - 1
 
@@ -161,22 +172,22 @@ MISTAKES = (
         {"offset": _backwards},
     ),
     Mistake(
-        "one mask takes the other's place",
-        "Of a mask and causal (or window, lengths) only the first counts.",
+        "a mask takes the place of causal",
+        "Where a mask is given, too, causal (or window, lengths) has no effect.",
         "Both must show a key: join them with &.",
-        {"both": lambda one, _: one},
+        {"both": _instead(dense=True)},
     ),
     Mistake(
-        "the second mask takes the first one's place",
-        "Of a mask and causal (or window, lengths) only the second counts.",
+        "causal takes the place of the mask",
+        "Where there is causal (or window, lengths), a mask given, too, has no effect.",
         "Both must show a key: join them with &.",
-        {"both": lambda _, other: other},
+        {"both": _instead(dense=False)},
     ),
     Mistake(
-        "masks joined by or",
-        "A key is visible where either mask shows it.",
+        "mask and causal joined by or",
+        "A key is visible where either the mask or causal (or window, lengths) shows it.",
         "Both must show a key: join them with &.",
-        {"both": lambda one, other: one | other},
+        {"both": lambda one, other, dense: one | other if any(dense) else one & other},
     ),
     Mistake(
         "window counts the own key",

@@ -16,7 +16,7 @@ def _in_place(query: Any, key: Any, value: Any) -> tuple[Array, Array, Array]:
     arrays = plain.operands(query, key, value)
     if not isinstance(query, np.ndarray) or query.dtype.kind not in "fV":
         raise TypeError("cannot be scaled in place")
-    query *= query.dtype.type(1 / query.shape[-1] ** 0.5)
+    query *= query.dtype.type(max(query.shape[-1], 1) ** -0.5)
     return arrays
 
 

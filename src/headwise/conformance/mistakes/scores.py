@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from headwise.conformance import plain
 from headwise.conformance.cases import Array
 from headwise.conformance.plain import Mistake
+
+Softmax: TypeAlias = Callable[[Array, Array | None], Array]
 
 
 def _root(n: int) -> float:
@@ -20,19 +24,30 @@ def _by_model(query: Array, key: Array) -> float:
     return 1 / _root(query.shape[-1] * (query.shape[-3] if query.ndim > 2 else 1))
 
 
-def _softmax_over(axis: int) -> Any:
-    def softmax(scores: Array, sink: Array | None) -> Array:
-        if scores.ndim < -axis:
+def zero_by_zero(scores: Array, sink: Array | None) -> Array:
+    """Leave rows of nothing but -inf to arithmetic: -inf - -inf is NaN."""
+    largest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+    weights = np.exp(scores - (largest if sink is None else np.maximum(largest, sink)))
+    total = weights.sum(axis=-1, keepdims=True)
+    return np.asarray(weights / (total if sink is None else total + np.exp(sink - largest)))
+
+
+def _over(axis: int, softmax: Softmax) -> Softmax:
+    def along(scores: Array, sink: Array | None) -> Array:
+        place = axis if axis < 0 else axis - scores.ndim
+        if scores.ndim < -place:
             raise ValueError("no such axis")
-        weights = plain.softmax(np.moveaxis(scores, axis, -1), sink)
-        return np.moveaxis(weights, -1, axis)
+        return np.moveaxis(softmax(np.moveaxis(scores, place, -1), sink), -1, place)
 
-    return softmax
+    return along
 
 
-def _softmax_over_all(scores: Array, sink: Array | None) -> Array:
-    flat = scores.reshape(*scores.shape[:-2], 1, -1)
-    return plain.softmax(flat, sink).reshape(scores.shape)
+def _over_all(softmax: Softmax) -> Softmax:
+    def over_all(scores: Array, sink: Array | None) -> Array:
+        flat = scores.reshape(*scores.shape[:-2], 1, -1)
+        return softmax(flat, sink).reshape(scores.shape)
+
+    return over_all
 
 
 def _no_maximum(scores: Array, sink: Array | None) -> Array:
@@ -110,6 +125,33 @@ def _keys_as_values(query: Any, key: Any, value: Any) -> tuple[Array, Array, Arr
 DIVIDE = "scores = query @ key.swapaxes(-1, -2) / math.sqrt(query.shape[-1])"
 OVER_KEYS = "The softmax runs over the keys, the last axis: axis=-1, with keepdims=True."
 SUBTRACT = "scores - scores.max(axis=-1, keepdims=True) before np.exp: it changes no weight."
+WRONG_AXES: tuple[tuple[str, str, Callable[[Softmax], Softmax]], ...] = (
+    (
+        "softmax over the queries",
+        "The weights add up to 1 over the queries instead of the keys.",
+        partial(_over, -2),
+    ),
+    (
+        "softmax over the heads",
+        "The weights add up to 1 over the heads instead of the keys.",
+        partial(_over, -3),
+    ),
+    (
+        "softmax over axis 1",
+        "The weights add up to 1 over axis 1, which is the heads' in four dimensions.",
+        partial(_over, 1),
+    ),
+    (
+        "softmax over the batch",
+        "The weights add up to 1 over the batch (axis 0) instead of the keys.",
+        partial(_over, 0),
+    ),
+    (
+        "softmax over the whole matrix",
+        "The weights of all queries together add up to 1.",
+        _over_all,
+    ),
+)
 MISTAKES = (
     Mistake(
         "not scaled",
@@ -128,6 +170,12 @@ MISTAKES = (
         "The scores are divided by the root of d_model (all heads' dimensions), not of one head's.",
         f"Inside a head the dimension is d_k: {DIVIDE}.",
         {"factor": _by_model},
+    ),
+    Mistake(
+        "head_dim of 0 divided by",
+        "Where keys have no dimensions, 0 is divided by 0.",
+        "All scores are 0 there, and all keys count alike: divide by math.sqrt(head_dim or 1).",
+        {"factor": lambda query, _: _root(query.shape[-1]) ** -1 if query.shape[-1] else np.nan},
     ),
     Mistake(
         "multiplied by the root",
@@ -153,29 +201,10 @@ MISTAKES = (
         f"Take head_dim, the last dimension: {DIVIDE}.",
         {"factor": lambda query, _: 1 / _root(query.shape[-3] if query.ndim > 2 else 1)},
     ),
-    Mistake(
-        "softmax over the queries",
-        "The weights add up to 1 over the queries instead of the keys.",
-        OVER_KEYS,
-        {"softmax": _softmax_over(-2)},
-    ),
-    Mistake(
-        "softmax over the heads",
-        "The weights add up to 1 over the heads instead of the keys (axis 1 of 4, not the last).",
-        OVER_KEYS,
-        {"softmax": _softmax_over(-3)},
-    ),
-    Mistake(
-        "softmax over the batch",
-        "The weights add up to 1 over the batch (axis 0) instead of the keys.",
-        OVER_KEYS,
-        {"softmax": lambda scores, sink: _softmax_over(-scores.ndim)(scores, sink)},
-    ),
-    Mistake(
-        "softmax over the whole matrix",
-        "The weights of all queries together add up to 1.",
-        OVER_KEYS,
-        {"softmax": _softmax_over_all},
+    *(
+        Mistake(name, says, OVER_KEYS, {"softmax": make(softmax)})
+        for name, says, make in WRONG_AXES
+        for softmax in (plain.softmax, zero_by_zero)
     ),
     Mistake(
         "maximum not subtracted",
