@@ -7,9 +7,14 @@ import pytest
 from tests.conformance.planted_attention import ATTENTION
 from tests.conformance.planted_heads import HEADS
 from tests.conformance.planted_options import OPTIONS
-from tests.conformance.support import report_of
+from tests.conformance.support import CASES, report_of
 
-PLANTED = [*HEADS, *ATTENTION, *OPTIONS]
+NEAR = {"heads": ("split", "combine", "per-head"), "attention": ("attention", "mask", "bias")}
+PLANTED = [
+    *((name, source, NEAR["heads"]) for name, source in HEADS),
+    *((name, source, NEAR["attention"]) for name, source in ATTENTION),
+    *((name, source, None) for name, source in OPTIONS),
+]
 # What every textbook solution of the exercise does, beside the mistake that is planted.
 TEXTBOOK = {
     "rows without keys are NaN, no keys raise",
@@ -30,10 +35,11 @@ TEXTBOOK = {
 
 
 @pytest.mark.parametrize(
-    ("name", "source"), [pytest.param(*p, id=f"{i}-{p[0]}") for i, p in enumerate(PLANTED)]
+    ("name", "source", "groups"),
+    [pytest.param(*p, id=f"{i}-{p[0]}") for i, p in enumerate(PLANTED)],
 )
-def test_a_planted_mistake_is_named(name: str, source: str) -> None:
-    report = report_of(source)
+def test_a_planted_mistake_is_named(name: str, source: str, groups: tuple[str, ...] | None) -> None:
+    report = report_of(source, [c for c in CASES if groups is None or c.group in groups])
     names = [finding.mistake.name for finding in report.findings]
     assert name in names
     others = [n for n in names if n not in TEXTBOOK or n == name]
@@ -43,4 +49,4 @@ def test_a_planted_mistake_is_named(name: str, source: str) -> None:
 
 
 def test_there_are_enough() -> None:
-    assert len({name for name, _ in PLANTED}) >= 60
+    assert len({name for name, *_ in PLANTED}) >= 60

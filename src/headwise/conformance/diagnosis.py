@@ -42,7 +42,7 @@ class Finding:
 
 
 def diagnose(results: Iterable[Result]) -> list[Finding]:
-    """Name the mistakes that explain the failures, those that explain most first."""
+    """Name the mistakes that explain the failures, those in core cases first."""
     results = list(results)
     found: dict[str, Finding] = {}
     for function in FUNCTIONS:  # in this order: splitting and attention, then what uses both
@@ -54,7 +54,12 @@ def diagnose(results: Iterable[Result]) -> list[Finding]:
                 tuple(by_size([*before.results, *more.results])),
                 before.against + more.against,
             )
-    return sorted(found.values(), key=lambda finding: -len(finding.results))
+    return sorted(found.values(), key=_rank)
+
+
+def _rank(finding: Finding) -> tuple[bool, int]:
+    """Sort what fails in core cases first, then what explains most."""
+    return all(r.case.level != "core" for r in finding.results), -len(finding.results)
 
 
 def by_size(results: Iterable[Result]) -> list[Result]:

@@ -55,7 +55,15 @@ def load_target(text: str, role: str | None = None, arrays: str = "numpy") -> Ta
     run = partial(_run, functions, convert)
     refusals: backends.Refusals = (ValueError, TypeError, *backends.refusals_of(arrays))
     file = str(getattr(module, "__file__", "") or "")
-    return Target(functions, run, module, refusals, f"{text} ({', '.join(functions)})", file)
+    return Target(
+        functions, run, _home(functions, module), refusals, f"{text} ({', '.join(functions)})", file
+    )
+
+
+def _home(functions: dict[str, Callable[..., Any]], module: Any) -> Any:
+    """Return the module in which the heads' call looks up the attention."""
+    call = functions.get("multi_head_attention_per_head")
+    return sys.modules.get(getattr(call, "__module__", None) or "", module)
 
 
 def _run(functions: dict[str, Callable[..., Any]], convert: Any, call: Call) -> Any:

@@ -61,7 +61,7 @@ def _by_kind(results: Iterable[Result]) -> dict[str, list[Result]]:
     found: dict[str, list[Result]] = {}
     for result in results:
         outcome = result.outcome
-        kind = {
+        kind: str | None = {
             "timed out": "Too slow, or an endless loop",
             "crashed": "The process crashed",
             "exited": "The process was left",
@@ -69,8 +69,9 @@ def _by_kind(results: Iterable[Result]) -> dict[str, list[Result]]:
         }.get(outcome.kind)
         if kind is None and outcome.kind in {"raised", "refused"}:
             kind = f"Unknown mistake; it raises {outcome.note.partition(':')[0]}"
-        elif kind is None and "raises" in result.case.expected:
-            kind = "Takes what it should refuse"
+        if "raises" in result.case.expected:
+            raised = outcome.kind == "raised"
+            kind = "Refuses by another kind of error" if raised else "Takes what it should refuse"
         found.setdefault(kind or "Unknown mistake", []).append(result)
     return found
 

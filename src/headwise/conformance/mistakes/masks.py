@@ -180,6 +180,12 @@ MISTAKES = (
         {"hide": _added, "weigh": _zero_times_value},
     ),
     Mistake(
+        "no keys raise",
+        "Where there is no key at all the maximum raises.",
+        "Return zeros: scores.max(axis=-1, keepdims=True, initial=-np.inf) needs no key.",
+        {"softmax": _maximum_of_nothing},
+    ),
+    Mistake(
         "rows without keys are NaN, no keys raise",
         "A query that may attend to nothing gives NaN (-inf - -inf), and where there is no key at "
         "all the maximum raises.",
@@ -191,12 +197,6 @@ MISTAKES = (
         "A query that may attend to nothing gives NaN: -inf - -inf.",
         ZEROS,
         {"softmax": zero_by_zero},
-    ),
-    Mistake(
-        "no keys raise",
-        "Where there is no key at all the maximum raises.",
-        "Return zeros: scores.max(axis=-1, keepdims=True, initial=-np.inf) needs no key.",
-        {"softmax": _maximum_of_nothing},
     ),
     *(
         Mistake(
