@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
+import os
+import pty
+import re
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -12,6 +16,7 @@ import pytest
 from headwise import cli, conformance
 from tests.conformance.right import FOUR_LINES
 
+ROOT = Path(__file__).resolve().parents[2]
 WRONG = FOUR_LINES.replace(" / np.sqrt(query.shape[-1])", "")
 Out = pytest.CaptureFixture[str]
 
@@ -36,7 +41,7 @@ def test_without_a_target_it_helps(capsys: Out) -> None:
 def test_a_right_file_is_code_0(capsys: Out) -> None:
     assert cli.main(["check", "right.py", "--core"]) == 0
     out = capsys.readouterr().out
-    assert "✓ splitting heads           12/12" in out
+    assert "✓ splitting heads             12/12" in out
     assert "53 pass, 5 not offered" in out
     assert "\x1b" not in out
 
@@ -56,6 +61,18 @@ def test_a_wrong_file_is_code_1_and_named(capsys: Out) -> None:
 def test_a_textbook_solution_is_told_that_it_is_right(capsys: Out) -> None:
     assert cli.main(["check", "right.py"]) == 1
     assert "by the textbook this is right" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_page_shows_what_is_printed(capsys: Out) -> None:
+    page = (ROOT / "docs" / "check.md").read_text(encoding="utf-8")
+    source, shown = re.findall(
+        r'write_text\("""\n(.*?)\.\.\. """|```text\n(.*?)```', page, re.DOTALL
+    )
+    lines = (line.removeprefix("...").removeprefix(" ") for line in source[0].splitlines())
+    Path("my_attention.py").write_text("\n".join(lines))
+    assert cli.main(["check", "my_attention.py", "--core"]) == 1
+    spent = re.compile(r"\(\d+\.\d s\)")
+    assert spent.sub("", capsys.readouterr().out) == spent.sub("", shown[1])
 
 
 def test_a_module_is_found_in_the_working_folder(capsys: Out) -> None:
@@ -153,8 +170,20 @@ def test_verbose_shows_every_failure(capsys: Out) -> None:
 
 
 def test_it_needs_no_rich(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda n, *a: None if n == "rich" else found(n, *a)
-    )
+    monkeypatch.setitem(sys.modules, "rich", None)
     assert cli.main(["check", "right.py", "--core", "--quiet"]) == 0
+
+
+def test_a_terminal_shows_progress_and_old_ones_question_marks() -> None:
+    command = [sys.executable, "-m", "headwise.cli", "check", "right.py", "--only", "split"]
+    env = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    own, theirs = pty.openpty()
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, env=env, check=False)
+    os.close(theirs)
+    progress = os.read(own, 1 << 16).decode()
+    os.close(own)
+    assert done.returncode == 1
+    assert done.stdout.startswith(b"headwise check right.py")
+    assert b"? splitting heads" in done.stdout
+    assert "checking 21 of 21: split/" in progress
+    assert progress.endswith("\r\x1b[K")

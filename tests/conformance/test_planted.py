@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from headwise.conformance.terminal import Painter, render
 from tests.conformance.planted_attention import ATTENTION
 from tests.conformance.planted_heads import HEADS
-from tests.conformance.planted_options import OPTIONS
+from tests.conformance.planted_options import OPTIONS, RIGHT
 from tests.conformance.support import CASES, report_of
 
 NEAR = {"heads": ("split", "combine", "per-head"), "attention": ("attention", "mask", "bias")}
@@ -46,6 +47,16 @@ def test_a_planted_mistake_is_named(name: str, source: str, groups: tuple[str, .
     assert others[0] == name, names
     unexplained = [r for r in report.unexplained() if r.case.level == "core"]
     assert not unexplained, [(r.case.name, r.verdict.why) for r in unexplained]
+
+
+@pytest.mark.parametrize("result", ["output * 1.37 + 0.1", "np.sin(output)", "0 * output + 7"])
+def test_what_no_mistake_explains_is_called_unknown(result: str) -> None:
+    source = RIGHT.replace(
+        "return out.astype", "output = out\n    out = RESULT\n    return out.astype"
+    )
+    report = report_of(source.replace("RESULT", result))
+    assert not [finding.mistake.name for finding in report.findings]
+    assert "Unknown mistake  (" in render(report, Painter(color=False, width=100))
 
 
 def test_there_are_enough() -> None:

@@ -48,6 +48,11 @@ def test_a_function_without_a_mask_is_not_blamed_for_it() -> None:
     assert whys == {"no parameter mask"}
 
 
+def test_a_mask_without_a_default_is_given_none() -> None:
+    source = FOUR_LINES.replace("mask=None", "mask")
+    assert report_of(source).counts() == report_of(FOUR_LINES).counts()
+
+
 @pytest.mark.parametrize("group", ["window", "softcap", "sinks", "lengths", "causal"])
 def test_options_without_a_parameter_are_not_offered(group: str) -> None:
     assert report_of(FOUR_LINES).counts(group) == Counter(

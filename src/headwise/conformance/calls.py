@@ -39,20 +39,27 @@ def parameters_of(function: Callable[..., Any]) -> set[str] | None:
 def run_function(function: Callable[..., Any], call: Call, convert: Convert) -> Any:
     """Call a function with a case's inputs by position and its options by the names it knows."""
     known = parameters_of(function)
-    given = {}
+    given = _unset(function, len(call.inputs))
     for option, value in spell_out(call.options):
         name = _name(option, known)
         given[name] = convert(value) if hasattr(value, "dtype") else value
-    positional = [
-        convert(x) if hasattr(x, "dtype") else x
-        for x in (call.inputs[name] for name in INPUTS[call.function])
-    ]
+    inputs = (call.inputs[name] for name in INPUTS[call.function])
+    positional = [convert(x) if hasattr(x, "dtype") else x for x in inputs]
     try:
         return function(*positional, **given)
     except TypeError as error:
         if "unexpected keyword argument" in str(error) and known is None:
             raise NotOfferedError(str(error)) from None
         raise
+
+
+def _unset(function: Callable[..., Any], inputs: int) -> dict[str, Any]:
+    """Give None to options that a function wants to be given, such as a mask without a default."""
+    if parameters_of(function) is None:
+        return {}
+    names = {name for aliases in NAMES.values() for name in aliases}
+    parameters = list(inspect.signature(function).parameters.values())[inputs:]
+    return {p.name: None for p in parameters if p.default is p.empty and p.name in names}
 
 
 def _name(option: str, known: set[str] | None) -> str:

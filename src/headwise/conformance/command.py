@@ -114,8 +114,14 @@ def _list(options: argparse.Namespace) -> int:
     from headwise.conformance.cases import load_cases, select
     from headwise.conformance.terminal import listing
 
-    print(listing(select(load_cases(), options.only, options.core), _painter(options)))
+    _print(listing(select(load_cases(), options.only, options.core), _painter(options)))
     return 0
+
+
+def _print(text: str) -> None:
+    """Print, with question marks for what the output has no characters for."""
+    encoding = sys.stdout.encoding or "utf-8"
+    print(text.encode(encoding, "replace").decode(encoding))
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -134,9 +140,9 @@ def _check(options: argparse.Namespace) -> int:
         progress=_progress(options.quiet),
     )
     if options.json == "-":
-        print(json.dumps(report.as_dict(), indent=1, ensure_ascii=False))
+        print(json.dumps(report.as_dict(), indent=1))
     elif not options.quiet:
-        print(render(report, _painter(options), options.verbose))
+        _print(render(report, _painter(options), options.verbose))
     _write(options, report)
     return 0 if report.ok else 1
 

@@ -77,7 +77,7 @@ def _by_kind(results: Iterable[Result]) -> dict[str, list[Result]]:
 
 
 def _table(report: Report, paint: Painter) -> Iterator[str]:
-    yield paint("faint", f"{'':<24}{'core':>9}{'robust':>9}{'not offered':>14}")
+    yield paint("faint", f"{'':<26}{'core':>9}{'robust':>9}{'not offered':>14}")
     for group, title in groups().items():
         counts = report.counts(group)
         if not counts:
@@ -86,7 +86,7 @@ def _table(report: Report, paint: Painter) -> Iterator[str]:
         offered = sum(counts.values()) > counts["not offered"]
         mark = paint("fail", "✗") if bad else paint("pass", "✓") if offered else " "
         cells = "".join(f"{_share(report.counts(group, level)):>9}" for level in ("core", "robust"))
-        yield f"{mark} {title:<22}{cells}{counts['not offered'] or '–':>14}"
+        yield f"{mark} {title:<24}{cells}{counts['not offered'] or '–':>14}"
 
 
 def _share(counts: Counter[str]) -> str:

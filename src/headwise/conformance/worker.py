@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from headwise.conformance.backends import BACKENDS
 from headwise.conformance.cases import load_cases
 from headwise.conformance.outcome import Target, invoke
 from headwise.conformance.targets import TargetError, load_target
@@ -32,7 +33,8 @@ def main() -> None:
     except TargetError as error:
         _send(answers, {"error": str(error)})
         return
-    _bound_memory(settings["memory_gib"])
+    if settings["target"] not in BACKENDS:
+        _bound_memory(settings["memory_gib"])
     _send(answers, {"about": target.about, "functions": list(target.functions)})
     _serve(target, requests, answers, settings["timeout"])
 
@@ -63,8 +65,8 @@ def _bound_memory(gib: float) -> None:
     if not gib:
         return
     with open("/proc/self/statm", encoding="ascii") as file:
-        now = int(file.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (now + int(gib * 2**30),) * 2)
+        now = int(file.read().split()[5]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_DATA, (now + int(gib * 2**30),) * 2)
 
 
 if __name__ == "__main__":
