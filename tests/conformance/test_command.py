@@ -125,7 +125,22 @@ def test_json_on_the_standard_output_is_json(capsys: Out) -> None:
 
 
 def test_json_and_junit_files(capsys: Out) -> None:
-    assert cli.main(["check", "wrong.py", "--quiet", "--json", "a.json", "--junit", "a.xml"]) == 1
+    assert (
+        cli.main(
+            [
+                "check",
+                "wrong.py",
+                "--only",
+                "mask",
+                "--quiet",
+                "--json",
+                "a.json",
+                "--junit",
+                "a.xml",
+            ]
+        )
+        == 1
+    )
     assert capsys.readouterr().out == ""
     counts = json.loads(Path("a.json").read_text())["counts"]
     root = ET.parse("a.xml").getroot()
@@ -133,6 +148,8 @@ def test_json_and_junit_files(capsys: Out) -> None:
     assert int(root.get("tests", "")) == sum(counts.values())
     assert int(root.get("failures", "")) == counts["fail"] == len(root.findall(".//failure"))
     assert len(root.findall(".//skipped")) == counts["not offered"]
+    assert cli.main(["check", "right.py", "--only", "sinks", "--junit", "b.xml", "--quiet"]) == 0
+    assert len(ET.parse("b.xml").findall(".//skipped")) == 5
     suite = root.find("testsuite[@name='boolean masks']")
     assert suite is not None
     assert {case.get("classname") for case in suite} == {

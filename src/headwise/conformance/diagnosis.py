@@ -20,7 +20,10 @@ from headwise.conformance.plain import Plain, may_act
 
 LARGE = 5000  # passing cases of more numbers are not held against a mistake: they cost time
 PRICE = 4  # a passing case that speaks against a mistake weighs as much as so many explained
+LEAST = 0.2  # share of the failures a mistake bears on that it must explain
 NOT_REPRODUCED = {"law", "timed out", "crashed", "exited", "not run", "not offered"}
+
+_DIFFERS: dict[int, dict[str, bool]] = {}  # by mistake and case: whatever the target, so kept
 
 
 @dataclass(frozen=True)
@@ -85,8 +88,12 @@ class _Search:
     def _touched(self, mistake: Mistake) -> set[str]:
         """Return the failing cases in which a mistake makes a difference."""
         target = Plain(mistake).target()
-        cases = (r.case for r in self.failures if may_act(mistake, r.case))
-        return {c.name for c in cases if judge(c, self._outcome(target, c)).status != "pass"}
+        cases = [r.case for r in self.failures if may_act(mistake, r.case)]
+        known = _DIFFERS.setdefault(id(mistake), {})
+        for case in cases:
+            if case.name not in known:
+                known[case.name] = judge(case, self._outcome(target, case)).status != "pass"
+        return {case.name for case in cases if known[case.name]}
 
     def run(self) -> list[Finding]:
         """Search until nothing more is explained, each time from the start: code has branches."""
@@ -123,6 +130,8 @@ class _Search:
             gain = len(names - explained)
             if gain <= most:
                 break
+            if gain < LEAST * len(self.touched[MISTAKES.index(mistake)] - explained):
+                continue  # a coincidence: where it should show, it mostly does not
             contrary = self._against([*made, mistake]) - against
             if gain - PRICE * len(contrary) > most:
                 results = [r for r in self.failures if r.case.name in names - explained]
