@@ -1,7 +1,7 @@
 """The command line: ``headwise look``, ``headwise check`` and ``headwise info``.
 
-Exit codes: 0 done, 1 the input cannot be looked at (or, of `check`, something fails), 2 wrong usage,
-130 interrupted.
+Exit codes: 0 done, 1 the input cannot be looked at, or something that was checked fails, 2 wrong
+usage, 130 interrupted.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from headwise.conformance.cases import INPUTS, Array, Call, NotOfferedError
@@ -22,6 +23,8 @@ NAMES = {
     "num_kv_heads": ("num_kv_heads", "n_kv_heads", "kv_heads"),
 }
 
+MOST_NAMES = max(map(len, NAMES.values()))
+
 Convert = Callable[[Array], Any]
 
 
@@ -39,33 +42,41 @@ def parameters_of(function: Callable[..., Any]) -> set[str] | None:
 def run_function(function: Callable[..., Any], call: Call, convert: Convert) -> Any:
     """Call a function with a case's inputs by position and its options by the names it knows."""
     known = parameters_of(function)
-    given = _unset(function, len(call.inputs))
-    for option, value in spell_out(call.options):
-        name = _name(option, known)
-        given[name] = convert(value) if hasattr(value, "dtype") else value
     inputs = (call.inputs[name] for name in INPUTS[call.function])
     positional = [convert(x) if hasattr(x, "dtype") else x for x in inputs]
-    try:
-        return function(*positional, **given)
-    except TypeError as error:
-        if "unexpected keyword argument" in str(error) and known is None:
-            raise NotOfferedError(str(error)) from None
-        raise
+    options = {
+        name: convert(x) if hasattr(x, "dtype") else x for name, x in spell_out(call.options)
+    }
+    if known is None:
+        return _try_names(partial(function, *positional), options)
+    given = {_name(option, known): x for option, x in options.items()}
+    return function(*positional, **{**_unset(function, len(positional)), **given})
+
+
+def _try_names(function: Callable[..., Any], options: dict[str, Any]) -> Any:
+    """Call a function that tells no parameters: one name of each option after another."""
+    error = None
+    for attempt in range(MOST_NAMES if options else 1):
+        names = (NAMES.get(option, (option,)) for option in options)
+        given = [aliases[min(attempt, len(aliases) - 1)] for aliases in names]
+        try:
+            return function(**dict(zip(given, options.values(), strict=True)))
+        except TypeError as raised:
+            if "unexpected keyword argument" not in str(raised):
+                raise
+            error = raised
+    raise NotOfferedError(str(error))
 
 
 def _unset(function: Callable[..., Any], inputs: int) -> dict[str, Any]:
     """Give None to options that a function wants to be given, such as a mask without a default."""
-    if parameters_of(function) is None:
-        return {}
     names = {name for aliases in NAMES.values() for name in aliases}
     parameters = list(inspect.signature(function).parameters.values())[inputs:]
     return {p.name: None for p in parameters if p.default is p.empty and p.name in names}
 
 
-def _name(option: str, known: set[str] | None) -> str:
+def _name(option: str, known: set[str]) -> str:
     names = NAMES.get(option, (option,))
-    if known is None:
-        return names[0]
     for name in names:
         if name in known:
             return name
