@@ -1,6 +1,7 @@
-"""The command line: ``headwise look`` and ``headwise info``.
+"""The command line: ``headwise look``, ``headwise check`` and ``headwise info``.
 
-Exit codes: 0 done, 1 the input cannot be looked at, 2 wrong usage, 130 interrupted.
+Exit codes: 0 done, 1 the input cannot be looked at, or something that was checked fails, 2 wrong
+usage, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import headwise
 from headwise import _binding
 from headwise._errors import listing
 from headwise._threads import explain_num_threads, get_num_threads
+from headwise.conformance.command import add_check
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,6 +63,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"headwise {headwise.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_look(commands)
+    add_check(commands)
     info = commands.add_parser("info", help="version, instruction set and threads, and why")
     info.set_defaults(run=run_info)
     return parser

@@ -19,7 +19,7 @@ FLOORS = {
     "reference": 2,
     "heads": 3, "layer": 3, "rotary": 3,
     "lens": 4,
-    "adapters": 5,
+    "adapters": 5, "conformance": 5,
     "cli": 6,
     "__init__": 6,
 }  # fmt: skip

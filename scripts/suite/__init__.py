@@ -1,0 +1,1 @@
+"""The cases of ``headwise check``, group by group."""
