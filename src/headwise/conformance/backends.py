@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from headwise._mask_kinds import Band, Dense, Lengths
 from headwise.conformance.calls import parts_of
 from headwise.conformance.cases import Array, Call, NotOfferedError, dtype_of
 from headwise.conformance.outcome import ATTENTION, Target
-from headwise.masks import Band, Dense, Lengths
 
 Refusals = tuple[type[BaseException], ...]
 

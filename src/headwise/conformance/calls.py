@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from headwise._mask_kinds import Band, Both, Dense, Lengths
 from headwise.conformance.cases import INPUTS, Array, Call, NotOfferedError
-from headwise.masks import Band, Both, Dense, Lengths
 
 # headwise's name of an option, and other names it may go by; the first one that is there is used.
 NAMES = {

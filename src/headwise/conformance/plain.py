@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from headwise._mask_kinds import Band, Both, Dense, Either, Lengths
 from headwise.conformance.cases import Array, Call, Case
 from headwise.conformance.outcome import Target
-from headwise.masks import Band, Both, Dense, Either, Lengths
 
 Step = Callable[..., Any]
 
