@@ -77,12 +77,31 @@ def test_the_oracle_misses_only_refusals_and_memory() -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["torch", "onnxruntime"])
-def test_libraries_pass_the_core(name: str) -> None:
-    pytest.importorskip(name)
-    report = conformance.check(name, core=True)
-    assert report.ok, [(r.case.name, r.verdict.why) for r in report.of("fail")]
-    assert report.counts()["pass"] > 20
+LEAKS = {f"mask/{name}" for name in ("report-03", "inf-key", "nan-value", "inf-value")}
+LEAKS |= {"bias/hidden-nan-key", "causal/later-nan"}
+UNASKED = {"bias/report-04", "causal/report-08"}  # a float triangle is added, a corner is guessed
+WEAKNESSES = {
+    "torch": LEAKS | UNASKED | {"attention/report-14", "attention/lengths-differ"},
+    "onnxruntime": LEAKS
+    | UNASKED
+    | {"half/report-12"}
+    | {f"empty/{name}" for name in ("report-15", "batch", "queries", "head-dim", "value-dim")},
+}
+
+
+@pytest.mark.parametrize("name", WEAKNESSES)
+def test_libraries_show_their_known_weaknesses_and_nothing_else(name: str) -> None:
+    report = conformance.check(name)
+    assert {r.case.name for r in report.of("fail")} == WEAKNESSES[name]
+    assert report.counts(level="core")["fail"] == 0
+    assert report.counts()["pass"] > 70
+
+
+def test_jax_computes_float64_in_float32() -> None:
+    report = conformance.check("jax", only=["attention"], core=True)
+    names = {r.case.name for r in report.of("fail")}
+    assert names == {"attention/float64", "attention/rows-far-apart"}
+    assert [f.mistake.name for f in report.findings] == ["lower precision"]
 
 
 def test_the_steps_without_mistakes_pass_everything() -> None:

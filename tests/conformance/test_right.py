@@ -64,7 +64,6 @@ CASES = conformance.load_cases()
 
 
 def test_a_function_that_does_not_tell_its_parameters() -> None:
-    pytest.importorskip("torch")
     target = "torch.nn.functional:scaled_dot_product_attention"
     report = conformance.check(target, core=True, arrays="torch")
     assert report.ok, [(r.case.name, r.verdict.why) for r in report.of("fail")]
@@ -72,7 +71,6 @@ def test_a_function_that_does_not_tell_its_parameters() -> None:
 
 
 def test_tensors_of_torch_are_given_where_asked_for(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
     path = tmp_path / "tensors.py"
     path.write_text(TORCH)
     report = conformance.check(str(path), core=True, arrays="torch")
