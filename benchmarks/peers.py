@@ -64,16 +64,20 @@ class Headwise(Peer):
         return f"{super().describe()} ({binding.instruction_set()})"
 
     def prepare(self, inputs: Inputs) -> Run:
-        """Use the plain call; masks of lengths are boolean arrays."""
+        """Use the plain call, with structured masks."""
         case, headwise = inputs.case, self.library
-        if case.dtype == "bfloat16":
-            raise NotOfferedError("no 16-bit inputs yet")
-        if case.window:
-            raise NotOfferedError("no sliding windows yet")
         headwise.set_num_threads(self.threads)
-        query, key, value = inputs.query, inputs.key, inputs.value
-        mask = headwise.causal() if case.causal else inputs.mask
-        return lambda: headwise.scaled_dot_product_attention(query, key, value, mask)
+        arrays = [inputs.query, inputs.key, inputs.value]
+        mask = headwise.causal() if case.causal else None
+        if case.window:
+            mask = headwise.window(case.window - 1, 0)
+        if case.lengths:
+            mask = headwise.lengths(case.lengths)
+        if case.dtype != "bfloat16":
+            return lambda: headwise.scaled_dot_product_attention(*arrays, mask)
+        narrow: Any = importlib.import_module("ml_dtypes").bfloat16
+        arrays = [x.astype(narrow) for x in arrays]
+        return lambda: headwise.scaled_dot_product_attention(*arrays, mask).astype(np.float32)
 
 
 class NumPy(Peer):
