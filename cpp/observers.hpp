@@ -105,13 +105,19 @@ inline void update_single_keys(Numbers<T> n, Index r, const Row& row, Index firs
   for (Index j = tile.keys.begin; j < last; ++j) n.at(kFirst, r) += tile.at(j);
 }
 
+// Sums of distances end at the largest whole number: keys and positions may be that many and that far.
+inline Index added(Index sum, Index more) { return __builtin_add_overflow(sum, more, &sum) ? kUnbounded : sum; }
+
 // Σ |position - j| over a range of keys: at most two runs of consecutive numbers.
 inline Index sum_of_distances(Index position, Keys keys) {
-  const auto run = [](Index first, Index last) { return (last - first + 1) * (first + last) / 2; };
+  const auto run = [](Index first, Index last) {
+    Index twice;
+    return __builtin_mul_overflow(last - first + 1, first + last, &twice) ? kUnbounded : twice / 2;
+  };
   if (keys.empty()) return 0;
   if (position < keys.begin) return run(keys.begin - position, keys.end - 1 - position);
   if (position >= keys.end) return run(position - keys.end + 1, position - keys.begin);
-  return run(0, position - keys.begin) + run(0, keys.end - 1 - position);
+  return added(run(0, position - keys.begin), run(0, keys.end - 1 - position));
 }
 
 // What a row can see: counted, not weighed, and whatever the scores are.
@@ -119,14 +125,17 @@ template <class T>
 inline void update_visible(const Arguments& a, Index item, Numbers<T> n, Index r, const Row& row, const Seen& seen) {
   if (!seen.pattern && !a.bias.data && !a.relative_table) {
     n.count(kVisible, r) += seen.keys.empty() ? 0 : seen.keys.end - seen.keys.begin;
-    n.count(kVisibleDistances, r) += sum_of_distances(row.position, seen.keys);
+    n.count(kVisibleDistances, r) = added(n.count(kVisibleDistances, r), sum_of_distances(row.position, seen.keys));
     return;
   }
-  for (Index j = seen.keys.begin; j < seen.keys.end; ++j) {
-    if (!seen.sees(j) || !shown_by_bias(a, item, row, j)) continue;
-    n.count(kVisible, r) += 1;
-    n.count(kVisibleDistances, r) += row.position < j ? j - row.position : row.position - j;
-  }
+  with_row_bias(a, item, row, [&](auto bias) {
+    for (Index j = seen.keys.begin; j < seen.keys.end; ++j) {
+      if (!seen.sees(j) || bias(j) == -__builtin_inf()) continue;
+      n.count(kVisible, r) += 1;
+      n.count(kVisibleDistances, r) =
+          added(n.count(kVisibleDistances, r), row.position < j ? j - row.position : row.position - j);
+    }
+  });
 }
 
 // Row r of `from`, about later keys, is merged into row r of `into`; the factors bring each side's weights to the
@@ -145,7 +154,7 @@ inline Factors<T> merge(Numbers<T> into, Numbers<T> from, Index r, double expone
   const Factors<T> factors{rescale<Scalar<T>>(into, r, maximum, exponent, true),
                            rescale<Scalar<T>>(from, r, maximum, exponent, true)};
   for (int f = kScored; f < kNumFields; ++f) into.at(f, r) += from.at(f, r);
-  for (int c = kVisible; c < kNumCounts; ++c) into.count(c, r) += from.count(c, r);
+  for (int c = kVisible; c < kNumCounts; ++c) into.count(c, r) = added(into.count(c, r), from.count(c, r));
   return factors;
 }
 
@@ -153,7 +162,8 @@ inline Factors<T> merge(Numbers<T> into, Numbers<T> from, Index r, double expone
 // part of the total and nothing else. A row that saw no key stays empty, sink or not.
 struct Ending {
   double maximum, total;      // largest score, and Σ e^(score - maximum), of the keys
-  double rise = 0, sink = 0;  // the sink's score above the maximum, and its e^rise
+  double logit = 0;           // the sink's score
+  double rise = 0, sink = 0;  // that above the maximum, and its e^rise
   double scored = 0;          // Σ e^(score - maximum) · (score - maximum), of keys and sink
 
   template <class T>
@@ -163,18 +173,19 @@ struct Ending {
     total = double(n.at(kTotal, r));
     scored = double(n.at(kScored, r)) * natural;
     if (!a.sink_logits || empty()) return;
-    rise = a.sink_logits[row.head] - maximum;
+    logit = a.sink_logits[row.head];
+    rise = logit - maximum;
     sink = std::exp(rise);
-    scored += sink > 0 ? sink * rise : 0;
+    scored += sink > 0 && !drowned() ? sink * rise : 0;
   }
 
   bool empty() const { return total == 0; }
   double whole() const { return total + sink; }
   double share() const { return empty() ? 0 : 1 / whole(); }
-  bool drowned() const { return total == total && sink - sink != 0; }  // beside the sink no key has any weight
+  bool drowned() const { return total == total && rise > 700; }  // beside the sink no key has any weight
   double lse() const {
     if (empty()) return -__builtin_inf();
-    return drowned() ? maximum + rise : maximum + std::log(whole());
+    return drowned() ? logit : maximum + std::log(whole());
   }
   double entropy() const { return empty() || drowned() ? 0 : std::log(whole()) - scored / whole(); }
   double sink_weight() const { return drowned() ? 1 : sink * share(); }
@@ -237,7 +248,7 @@ inline void write_statistics(const Arguments& a, Index item, const Row& row, Num
     if (kStatistics[s].is_count) {
       static_cast<Index*>(a.statistics[s])[place] = finalize_count(n, r, Statistic(s));
     } else {
-      static_cast<T*>(a.statistics[s])[place] = T(finalize(n, r, Statistic(s), end, output_norm));
+      static_cast<T*>(a.statistics[s])[place] = as_working<T>(finalize(n, r, Statistic(s), end, output_norm));
     }
   }
 }

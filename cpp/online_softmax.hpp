@@ -53,7 +53,7 @@ inline void find_largest(const typename S::Element* scores, Index count, const t
 // p = e^(score - maximum), for one vector.      scored: Σ p · (score - maximum)      distant: Σ p · |distance|
 template <class S, int vectors, bool observed>
 inline void weigh(typename S::Element* scores, int v, typename S::Vector maximum, const Exponent<S>& exponent,
-                  Distances<S, vectors>& distances, TileSums<S, vectors>& sums) {
+                  const Distances<S, vectors>& distances, TileSums<S, vectors>& sums) {
   using V = typename S::Vector;
   const V below = exponent.clip(S::sub(S::load(scores), maximum));
   const V weight = exp2<S>(below, exponent);
@@ -61,8 +61,7 @@ inline void weigh(typename S::Element* scores, int v, typename S::Vector maximum
   sums.total[v] = S::add(sums.total[v], weight);
   if constexpr (observed) {
     sums.scored[v] = S::fma(weight, below, sums.scored[v]);
-    sums.distant[v] = S::fma(weight, S::abs(distances.offset[v]), sums.distant[v]);
-    distances.offset[v] = S::sub(distances.offset[v], distances.step);
+    sums.distant[v] = S::fma(weight, distances.size(v), sums.distant[v]);
   }
 }
 
@@ -90,6 +89,7 @@ struct Pass {
         for (int v = 0; v < vectors; ++v)
           weigh<S, vectors, observed>(scores + (done * vectors + v) * S::width, v, maximum[v], exponent, distances,
                                       sums);
+        if constexpr (observed) distances.next();
         ++done;
       }
     }

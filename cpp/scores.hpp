@@ -47,19 +47,32 @@ struct Units {
   }
 };
 
-// Positions of the vectors of a tile: the query's less the key's in the first one, and how much less in each next.
+// Positions of the vectors of a tile: the query's less the key's in the first one, and how much less in each next. What
+// has been passed is counted apart: a far offset less 1 may round to itself, again and again.
 template <class S, int vectors>
 struct Distances {
   typename S::Vector offset[vectors];
   typename S::Vector step;
+  typename S::Vector passed = S::set(0);
+
+  typename S::Vector size(int v) const { return S::abs(S::sub(offset[v], passed)); }
+  void next() { passed = S::add(passed, step); }
 };
 
-// A bias in the working precision. A finite one stays finite, -1e300 in float32 too: only an infinite one hides its
-// key.
+// A number in the working precision. A finite one stays finite, -1e300 in float32 too: only an infinite bias hides its
+// key, and only a row that sees no key has an infinite lse.
 template <class T>
-inline T working_bias(double bias) {
+inline T as_working(double x) {
   constexpr double most = sizeof(T) == 4 ? 3.4028234663852886e38 : 1.7976931348623157e308;
-  return bias - bias != 0 ? T(bias) : T(larger(-most, smaller(most, bias)));
+  return x - x != 0 ? T(x) : T(larger(-most, smaller(most, x)));
+}
+
+// Two biases of one score: -inf in either hides, and finite ones have a finite sum.
+inline double sum_of_biases(double one, double other) {
+  constexpr double most = 1.7976931348623157e308, hidden = -__builtin_inf();
+  if (one == hidden || other == hidden) return hidden;
+  const double sum = one + other;
+  return one - one == 0 && other - other == 0 ? larger(-most, smaller(most, sum)) : sum;
 }
 
 // The table's bias of one row for key j.
@@ -75,6 +88,7 @@ struct RelativeBias {
 // Calls `use(bias)` with a function of j: what the dense bias and the table, where given, add to the row's scores.
 template <class Use>
 inline void with_row_bias(const Arguments& a, Index item, const Row& row, Use use) {
+  if (!a.bias.data && !a.relative_table) return use([](Index) { return 0.0; });
   if (!a.bias.data) {
     const RelativeBias table(a, row);
     return use([&](Index j) { return table.at(j); });
@@ -84,16 +98,8 @@ inline void with_row_bias(const Arguments& a, Index item, const Row& row, Use us
   with_reader(a.bias, [&](auto reader) {
     if (!a.relative_table) return use([&](Index j) { return double(reader.read(dense + j * step)); });
     const RelativeBias table(a, row);
-    use([&](Index j) { return double(reader.read(dense + j * step)) + table.at(j); });
+    use([&](Index j) { return sum_of_biases(double(reader.read(dense + j * step)), table.at(j)); });
   });
-}
-
-// Whether a bias leaves key j visible: only -inf hides.
-inline bool shown_by_bias(const Arguments& a, Index item, const Row& row, Index j) {
-  bool shown = true;
-  if (a.bias.data || a.relative_table)
-    with_row_bias(a, item, row, [&](auto bias) { shown = bias(j) != -__builtin_inf(); });
-  return shown;
 }
 
 // Adds the row's bias to its scores. A bias of -inf hides its key whatever the score is, NaN included. The score of
@@ -103,7 +109,7 @@ inline void add_bias(const Arguments& a, Index item, const Row& row, Keys keys, 
   constexpr T hidden = -T(__builtin_inf());
   with_row_bias(a, item, row, [&](auto bias) {
     for (Index j = keys.begin; j < keys.end; ++j) {
-      const T added = working_bias<T>(bias(j) * factor);
+      const T added = as_working<T>(bias(j) * factor);
       T& score = scores[(j - keys.begin) * step];
       score = added == hidden ? hidden : score + added;
     }
@@ -116,14 +122,11 @@ inline void finish_scores(typename S::Element* scores, Index count, const Units<
                           const typename S::Vector* falls, Distances<S, vectors> distances) {
   using V = typename S::Vector;
   const V factor = S::set(units.score), cap = S::set(units.cap);
-  for (Index k = 0; k < count; ++k)
+  for (Index k = 0; k < count; ++k, distances.next())
     for (int v = 0; v < vectors; ++v, scores += S::width) {
       V score = S::mul(S::load(scores), factor);
       if (units.cap > 0) score = S::mul(cap, tanh<S>(score));
-      if (falls) {
-        score = S::fma(falls[v], S::abs(distances.offset[v]), score);
-        distances.offset[v] = S::sub(distances.offset[v], distances.step);
-      }
+      if (falls) score = S::fma(falls[v], distances.size(v), score);
       S::store(scores, score);
     }
 }
@@ -145,8 +148,10 @@ inline void apply_row(const Arguments& a, Index item, const Row& row, const Seen
 template <class T>
 inline void mark_hidden(const Arguments& a, Index item, const Row& row, const Seen& seen, Keys keys, T* weights,
                         Index step) {
-  for (Index j = keys.begin; j < keys.end; ++j)
-    if (!seen.sees(j) || !shown_by_bias(a, item, row, j)) weights[(j - keys.begin) * step] = T(-1);
+  with_row_bias(a, item, row, [&](auto bias) {
+    for (Index j = keys.begin; j < keys.end; ++j)
+      if (!seen.sees(j) || bias(j) == -__builtin_inf()) weights[(j - keys.begin) * step] = T(-1);
+  });
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ class Space:
     def __init__(self, draw: Any) -> None:
         self.draw = draw
         self.rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-        rank = draw(st.sampled_from([2, 3, 4, 4, 4, 5]))
+        rank = draw(st.sampled_from([2, 3, 4, 4, 4, 5, 6]))
         self.outer = tuple(draw(st.integers(1, 3)) for _ in range(max(rank - 3, 0)))
         self.kv_heads = (draw(st.integers(1, 3)),) if rank > 2 else ()
         group = draw(st.integers(1, 3)) if rank > 3 else 1
@@ -49,8 +49,8 @@ class Space:
         precision, kv_precision = self.pick(*PRECISIONS)
         head_dim, value_dim = self.draw(DIMS), self.draw(DIMS)
         shapes = [
-            (*self.outer, *self.heads, self.query_len, head_dim),
-            (*self.outer, *self.kv_heads, self.kv_len, head_dim),
+            (*self.part_of_outer(), *self.heads, self.query_len, head_dim),
+            (*self.part_of_outer(), *self.kv_heads, self.kv_len, head_dim),
             (*self.outer, *self.kv_heads, self.kv_len, value_dim),
         ]
         query, key, value = (self.rng.normal(size=shape) for shape in shapes)
@@ -70,8 +70,9 @@ class Space:
             options["softcap"] = self.pick(0.3, 2.0, 50.0, 1e-20, 1e20)
         if self.chance():
             shape = self.heads if self.chance() else ()
-            options["sink_logits"] = self.rng.normal(size=shape) * self.pick(1, 30)
-        options["query_offset"] = self.offset(mask)
+            options["sink_logits"] = self.rng.normal(size=shape) * self.pick(1, 30, 300, 3000)
+        if self.query_len != self.kv_len or self.chance():
+            options["query_offset"] = self.offset(mask)
         return options
 
     def offset(self, mask: Any) -> Any:
@@ -79,8 +80,15 @@ class Space:
         if corners and self.chance():
             return self.pick("upper_left", "lower_right")
         if self.outer and self.chance():
-            return self.rng.integers(-5, 30, size=self.outer)
+            return self.rng.integers(-5, 30, size=self.part_of_outer())
         return self.draw(st.integers(-5, 30))
+
+    def part_of_outer(self) -> tuple[int, ...]:
+        """Draw a shape that broadcasts to the batch's, mostly its own."""
+        if not self.outer or self.chance():
+            return self.outer
+        first = self.draw(st.integers(0, len(self.outer)))
+        return tuple(1 if self.chance() else n for n in self.outer[first:])
 
     def mask(self) -> Any:
         kind = self.pick("none", "float", "leaf", "leaf", "combined", "combined")
@@ -116,10 +124,10 @@ class Space:
 
     def per_item(self, most: int) -> Any:
         """Draw one number from 0 to ``most``, or one for each batch item."""
-        return self.rng.integers(0, most + 1, size=self.outer if self.chance() else ())
+        return self.rng.integers(0, most + 1, size=self.part_of_outer() if self.chance() else ())
 
     def ids(self, size: int) -> Any:
-        lead = self.outer if self.chance() else ()
+        lead = self.part_of_outer() if self.chance() else ()
         ids = self.rng.integers(0, 4, size=(*lead, size))
         return np.sort(ids, axis=-1) if self.chance() else ids
 
@@ -128,10 +136,12 @@ class Space:
         if kind == "dense":
             return self.dense_bias()
         heads = self.heads[0] if self.heads else 1
-        slopes = alibi(self.rng.random(heads))
-        table = relative(self.rng.normal(size=(heads, 2 * self.pick(0, 1, 9) + 1)))
+        slopes = alibi(self.rng.random(heads) * self.pick(1, 1, -1))
+        numbers = self.rng.normal(size=(heads, 2 * self.pick(0, 1, 9) + 1))
+        numbers[self.rng.random(numbers.shape) < 0.1] = self.pick(-np.inf, 0.0)
+        table = relative(numbers)
         if kind == "sum":
-            return slopes + table + self.dense_bias()
+            return slopes + table + self.dense_bias() + table
         return slopes if kind == "alibi" else table
 
     def dense_bias(self) -> Any:

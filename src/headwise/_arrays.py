@@ -123,9 +123,12 @@ def rounded(array: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def narrow(array: Array) -> Array:
-    """Round float32 numbers to bfloat16: to the nearest, ties to even; NaN stays NaN."""
+    """Round floats to bfloat16: to the nearest, ties to even; NaN stays NaN."""
     numbers = np.ascontiguousarray(array, dtype=np.float32)
     bits = numbers.view(np.uint32)
+    if array.dtype.itemsize > 4:  # a tie in float32 may be none before it was rounded to that
+        off = np.where((bits & 0xFFFF) == 0x8000, abs(array) - abs(numbers.astype(array.dtype)), 0)
+        bits = bits + (off > 0) - (off < 0)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     rounded = np.where(np.isnan(numbers), (bits >> 16) | 0x40, rounded)
     return rounded.astype(np.uint16).view(BFLOAT16)
@@ -176,6 +179,12 @@ def to_operand(name: str, x: Any) -> Array:
         f"{name} has dtype {array.dtype}, expected {listing(FLOATS)} (or whole numbers)"
         + (f": pass {name}.astype(numpy.float32)" if convertible else "")
     )
+
+
+def is_additive(array: Array) -> bool:
+    """Tell whether an array holds floats of any kind, to be added to scores."""
+    name = array.dtype.name  # ml_dtypes' floats of 8 bits and fewer are told by their names
+    return is_float(array) or array.dtype.kind == "f" or name.startswith("float")
 
 
 def to_additive(name: str, x: Any) -> Array:

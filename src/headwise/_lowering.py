@@ -7,19 +7,29 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headwise import masks
-from headwise._arrays import Array, is_float, to_additive, to_numpy
+from headwise._arrays import Array, is_additive, to_additive, to_numpy
 from headwise._binding import MASK_DEPTH, MASK_KINDS
 from headwise._dense import additive_mask, boolean_mask
 from headwise._errors import shape_text
-from headwise._mask_kinds import Band, Both, Dense, Documents, Either, Lengths, Mask, Prefix
-from headwise._shapes import Sizes, check_broadcast, per_item
+from headwise._mask_kinds import (
+    Band,
+    Both,
+    Dense,
+    Documents,
+    Either,
+    Lengths,
+    Mask,
+    Prefix,
+    operands,
+    refuse_names,
+)
+from headwise._shapes import FAR, Sizes, check_broadcast, per_item
+from headwise.biases import Bias
 
 Step = tuple[Any, ...]  # a kind's number and what it needs, see MaskStep in cpp/arguments.hpp
 Program = list[Step]
 
 _UNBOUNDED = np.iinfo(np.int64).max
-_FAR = 1 << 41  # farther than any two positions lie apart
 _ALL, _ANY = (MASK_KINDS["all_of"],), (MASK_KINDS["any_of"],)
 
 
@@ -51,15 +61,17 @@ def lower(mask: Any, sizes: Sizes) -> Lowered:
     if mask is None:
         return Lowered([])
     if isinstance(mask, Mask):
-        return Lowered(_program(mask, sizes))
-    name = mask if isinstance(mask, str) else getattr(mask, "__name__", None)
-    if name is not None:
-        meant = f": did you mean headwise.{name}()?" if name in masks.__all__ else ""
-        raise TypeError(f"mask must be an array or a mask, got {mask!r}{meant}")
+        try:
+            return Lowered(_program(mask, sizes))
+        except RecursionError:
+            raise _too_deep() from None
+    refuse_names(mask)
+    if isinstance(mask, Bias):
+        raise TypeError(f"mask is a bias, {mask!r}: pass it as bias=")
     array = to_numpy("mask", mask)
     if array.ndim < 1:
         raise ValueError(f"mask must have at least 1 dimension (kv_len), got the number {array}")
-    if not (is_float(array) or array.dtype.kind == "f" or array.dtype.name.startswith("float")):
+    if not is_additive(array):
         return Lowered(_dense(array, sizes))
     additive = additive_mask(to_additive("mask", array))
     check_broadcast("mask", additive.shape, sizes)
@@ -70,7 +82,7 @@ def _program(mask: Mask, sizes: Sizes) -> Program:
     if isinstance(mask, Both | Either):
         return _combine(mask, sizes)
     if isinstance(mask, Band):
-        return [_band(mask)]
+        return _band(mask)
     if isinstance(mask, Lengths):
         return _lengths(mask, sizes)
     if isinstance(mask, Documents):
@@ -79,40 +91,35 @@ def _program(mask: Mask, sizes: Sizes) -> Program:
         ends = _items("n of prefix", mask.n, sizes)
         return [_ranges(np.zeros_like(ends), np.minimum(ends, sizes.kv_len))]
     if isinstance(mask, Dense):
-        array = to_numpy("mask", mask.array)
-        if is_float(array):
-            raise TypeError(
-                "a mask combined with & or | must be boolean, got a float array: pass that one as "
-                "bias="
-            )
-        return _dense(array, sizes)
+        return _dense(to_numpy("mask", mask.array), sizes)
     raise TypeError(f"mask must be an array or made by headwise.masks, got {type(mask).__name__}")
 
 
 def _combine(mask: Both | Either, sizes: Sizes) -> Program:
     """Put programs together, the deepest first, so that few operands wait; bands become one."""
     kind = type(mask)
-    operands = _flatten(mask, kind)
+    parts = operands(mask)
     if kind is Both:
-        bands = [m for m in operands if isinstance(m, Band)]
-        rest = [m for m in operands if not isinstance(m, Band)]
-        operands = [reduce(_narrower, bands), *rest] if bands else rest
-    programs = sorted((_program(m, sizes) for m in operands), key=_depth, reverse=True)
+        bands = [m for m in parts if isinstance(m, Band)]
+        rest = [m for m in parts if not isinstance(m, Band)]
+        parts = [reduce(_narrower, bands), *rest] if bands else rest
+    programs = sorted((_program(m, sizes) for m in parts), key=_depth, reverse=True)
+    if not programs[-1]:  # shows everything
+        programs = [p for p in programs if p] if kind is Both else []
     join = _ALL if kind is Both else _ANY
-    combined = reduce(lambda one, other: [*one, *other, join], programs)
+    combined: Program = []
+    for program in programs:
+        combined += [*program, join] if combined else program
     if _depth(combined) > MASK_DEPTH:
-        raise ValueError(
-            f"mask combines & and | more than {MASK_DEPTH - 1} levels deep: combine some of its "
-            "parts to a boolean array with to_array"
-        )
+        raise _too_deep()
     return combined
 
 
-def _flatten(mask: Mask, kind: type[Both | Either]) -> list[Mask]:
-    """Return the operands of a chain of one sign."""
-    if not isinstance(mask, kind):
-        return [mask]
-    return [*_flatten(mask.one, kind), *_flatten(mask.other, kind)]
+def _too_deep() -> ValueError:
+    return ValueError(
+        f"mask combines & and | more than {MASK_DEPTH - 1} levels deep: combine some of its parts "
+        "to a boolean array with to_array"
+    )
 
 
 def _depth(program: Program) -> int:
@@ -131,9 +138,11 @@ def _narrower(one: Band, other: Band) -> Band:
     return Band(least(one.left, other.left), least(one.right, other.right))
 
 
-def _band(mask: Band) -> Step:
-    bounds = (_UNBOUNDED if b is None or b >= _FAR else b for b in (mask.left, mask.right))
-    return (MASK_KINDS["band"], *bounds)
+def _band(mask: Band) -> Program:
+    left, right = (
+        b if b is not None and b < 2 * FAR else _UNBOUNDED for b in (mask.left, mask.right)
+    )
+    return [] if left == right == _UNBOUNDED else [(MASK_KINDS["band"], left, right)]
 
 
 def _dense(array: Array, sizes: Sizes) -> Program:
@@ -164,10 +173,8 @@ def _lengths(mask: Lengths, sizes: Sizes) -> Program:
 
 def _real(mask: Lengths, name: str, size: int, sizes: Sizes) -> tuple[Array, Array]:
     """Return the range of real positions of each item, ``(..., 1)``."""
+    mask.check(name, size)
     lengths = _items(name, getattr(mask, name), sizes)
-    if lengths.size and lengths.max() > size:
-        axis = "kv_len" if name == "kv_lengths" else "query_len"
-        raise ValueError(f"{name} must be at most {axis} {size}, got {lengths.max()}")
     zeros = np.zeros_like(lengths)
     return (size - lengths, zeros + size) if mask.left else (zeros, lengths)
 
@@ -216,13 +223,11 @@ def _document_ranges(queries: Array, keys: Array) -> tuple[Array, Array, bool]:
 
 def lengths_of(mask: Any) -> list[Lengths]:
     """Return the padding masks that hold for all of ``mask``: alone, or joined by ``&``."""
-    if isinstance(mask, Lengths):
-        return [mask]
-    return [*lengths_of(mask.one), *lengths_of(mask.other)] if isinstance(mask, Both) else []
+    parts = operands(mask, Both) if isinstance(mask, Mask) else []
+    return [part for part in parts if isinstance(part, Lengths)]
 
 
 def has_lengths(mask: Any) -> bool:
     """Tell whether there is a padding mask anywhere in ``mask``."""
-    if isinstance(mask, Both | Either):
-        return has_lengths(mask.one) or has_lengths(mask.other)
-    return isinstance(mask, Lengths)
+    parts = operands(mask, Mask) if isinstance(mask, Mask) else []
+    return any(isinstance(part, Lengths) for part in parts)

@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from headwise._arrays import to_numpy
+from headwise._arrays import dtype_name, is_additive, to_numpy
 from headwise._dense import boolean_mask
 from headwise._errors import shape_text
+from headwise._numbers import whole_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+MAKERS = ("causal", "documents", "lengths", "prefix", "window")
 _SHOWN = 16  # a repr writes arrays of up to so many numbers in full
+
+
+class Value:
+    """An immutable object: equal ones compare equal and have the same hash."""
+
+    def _identity(self) -> tuple[Any, ...]:
+        """Return what makes two of this class equal."""
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Value) or type(other) is not type(self):
+            return NotImplemented
+        return self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._identity()))
 
 
 class Where(NamedTuple):
@@ -24,10 +44,20 @@ class Where(NamedTuple):
     query_len: int | None = None
     kv_len: int | None = None
 
+    @classmethod
+    def given(cls, query_offset: Any, query_len: Any, kv_len: Any) -> Where:
+        """Check what a caller says."""
+        names = {"query_len": query_len, "kv_len": kv_len}
+        lengths = (n if n is None else whole_number(name, n) for name, n in names.items())
+        return cls(each_item(query_offset), *lengths)
+
 
 def each_item(x: Any) -> Any:
     """Give what there is one of for each batch item the dimensions (..., 1, 1, 1) of scores."""
-    array = np.asarray(x, dtype=np.int64)
+    array = np.asarray(x)
+    if array.dtype.kind not in "iu" and array.size:
+        raise TypeError(f"query_offset must be whole numbers here, got {x!r}"[:200])
+    array = array.astype(np.int64)
     return array[..., None, None, None] if array.ndim else array
 
 
@@ -39,18 +69,14 @@ def query_positions(query_len: int, query_offset: Any = 0) -> NDArray[np.int64]:
     return np.asarray(np.arange(query_len)[:, None] + each_item(query_offset))
 
 
-class Mask:
+class Mask(Value):
     """A mask as an object. Make one with the functions of this module; combine with ``&``, ``|``.
 
     Masks are immutable values: equal ones compare equal and have the same hash.
     """
 
     def _sees(self, i: Any, j: Any, where: Where) -> Any:
-        """Tell for queries i and keys j, which broadcast to the scores, what is visible."""
-        raise NotImplementedError
-
-    def _identity(self) -> tuple[Any, ...]:
-        """Return what makes two masks of this class equal."""
+        """Tell for queries i and keys j, (queries, 1) and (1, keys), what is visible."""
         raise NotImplementedError
 
     def visible(
@@ -73,8 +99,9 @@ class Mask:
         >>> headwise.causal().visible(3, 2), headwise.causal().visible(3, 4)
         (True, False)
         """
-        where = Where(each_item(query_offset), query_len, kv_len)
-        return bool(np.all(self._sees(np.int64(i), np.int64(j), where)))
+        where = Where.given(query_offset, query_len, kv_len)
+        query, key = np.array([[whole_number("i", i)]]), np.array([[whole_number("j", j)]])
+        return bool(np.all(self._sees(query, key, where)))
 
     def to_array(self, query_len: int, kv_len: int, query_offset: Any = 0) -> NDArray[np.bool_]:
         """Return the mask as a boolean array, for debugging.
@@ -89,7 +116,7 @@ class Mask:
         array([[ True,  True, False],
                [ True,  True,  True]])
         """
-        where = Where(each_item(query_offset), query_len, kv_len)
+        where = Where.given(query_offset, query_len, kv_len)
         i, j = np.arange(query_len)[:, None], np.arange(kv_len)[None, :]
         seen = np.asarray(self._sees(i, j, where), dtype=np.bool_)
         shape = np.broadcast_shapes(seen.shape, (query_len, kv_len))
@@ -105,24 +132,31 @@ class Mask:
     __ror__ = __or__
     __array_ufunc__ = None  # array & mask comes here, too
 
-    def __eq__(self, other: object) -> bool:
-        if type(other) is not type(self):
-            return NotImplemented
-        return self._identity() == other._identity()
-
-    def __hash__(self) -> int:
-        return hash((type(self), self._identity()))
+    def __invert__(self) -> Mask:
+        raise TypeError("a mask is not inverted as a whole: pass an array, ~mask.to_array(...)")
 
     def __bool__(self) -> bool:
         raise TypeError("a mask is neither true nor false: combine masks with & and |, not and, or")
 
 
 def _as_mask(other: Any, sign: str) -> Mask:
+    """Take what stands beside a mask: another one, or an array of truth values or 0 and 1."""
+    if isinstance(other, Mask):
+        return other
     if other is None:
         raise TypeError(
             f"a mask was combined with None by {sign}, expected a mask or a boolean array"
         )
-    return other if isinstance(other, Mask) else Dense(other)
+    refuse_names(other)
+    array = to_numpy("mask", other)
+    if array.ndim < 1:
+        raise ValueError(f"mask must have at least 1 dimension (kv_len), got the number {array}")
+    if is_additive(array):
+        raise TypeError(
+            f"a mask combined by {sign} must be boolean, got an array of {dtype_name(array)}: pass "
+            "that one as bias="
+        )
+    return Dense(array if isinstance(other, list | tuple) else other)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -163,11 +197,20 @@ class Lengths(Mask):
         return seen & self._real(i, self.query_lengths, where.query_len, "query_len")
 
     def _real(self, index: Any, lengths: Any, whole: int | None, name: str) -> Any:
+        if whole is not None:
+            self.check(f"{name}gths", whole)
         if not self.left:
             return index < each_item(lengths)
         if whole is None:
             raise ValueError(f"what left padding shows depends on {name}: give {name}=")
         return index >= whole - each_item(lengths)
+
+    def check(self, name: str, size: int) -> None:
+        """Check that ``kv_lengths`` or ``query_lengths``, by name, lie within an array's length."""
+        lengths = getattr(self, name)
+        if lengths.size and lengths.max() > size:
+            axis = name.removesuffix("gths")
+            raise ValueError(f"{name} must be at most {axis} {size}, got {lengths.max()}")
 
     def _identity(self) -> tuple[Any, ...]:
         return (_key(self.kv_lengths), _key(self.query_lengths), self.left)
@@ -186,6 +229,8 @@ class Documents(Mask):
 
     def _sees(self, i: Any, j: Any, where: Where) -> Any:
         self.check_lengths(where.query_len, where.kv_len)
+        _check_within("i", i, self.query_ids.shape[-1])
+        _check_within("j", j, self.key_ids.shape[-1])
         queries, keys = (
             x[..., None, :] if x.ndim > 1 else x for x in (self.query_ids, self.key_ids)
         )
@@ -207,7 +252,8 @@ class Documents(Mask):
         return (_key(self.query_ids), _key(self.key_ids))
 
     def __repr__(self) -> str:
-        keys = "" if self.key_ids is self.query_ids else f", {_text(self.key_ids)}"
+        same = _key(self.key_ids) == _key(self.query_ids)
+        keys = "" if same else f", {_text(self.key_ids)}"
         return f"documents({_text(self.query_ids)}{keys})"
 
 
@@ -233,10 +279,20 @@ class Dense(Mask):
 
     array: Any
 
-    def _sees(self, i: Any, j: Any, where: Where) -> Any:  # noqa: ARG002
+    def _sees(self, i: Any, j: Any, where: Where) -> Any:
         array = np.atleast_2d(boolean_mask(to_numpy("mask", self.array)))
         rows, columns = array.shape[-2:]
-        return array[..., i if rows > 1 else 0 * i, j if columns > 1 else 0 * j]
+        if any(n not in {1, size, None} and size is not None
+               for n, size in ((rows, where.query_len), (columns, where.kv_len))):  # fmt: skip
+            raise ValueError(
+                "mask must broadcast to (..., query_len, kv_len) = "
+                f"{shape_text((where.query_len or 0, where.kv_len or 0))}, got shape "
+                f"{shape_text(array.shape)}"
+            )
+        i, j = i if rows != 1 else 0 * i, j if columns != 1 else 0 * j
+        _check_within("i", i, rows)
+        _check_within("j", j, columns)
+        return array[..., i, j]
 
     def _identity(self) -> tuple[Any, ...]:
         return (id(self.array),)  # two masks of one array are equal; contents may change
@@ -253,15 +309,13 @@ class Both(Mask):
     other: Mask
 
     def _sees(self, i: Any, j: Any, where: Where) -> Any:
-        return self.one._sees(i, j, where) & self.other._sees(i, j, where)
+        return reduce(operator.and_, (m._sees(i, j, where) for m in operands(self)))
 
     def _identity(self) -> tuple[Any, ...]:
-        return (self.one, self.other)
+        return tuple(operands(self))
 
     def __repr__(self) -> str:
-        return " & ".join(
-            f"({m!r})" if isinstance(m, Either) else repr(m) for m in (self.one, self.other)
-        )
+        return " & ".join(f"({m!r})" if isinstance(m, Either) else repr(m) for m in operands(self))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -272,13 +326,38 @@ class Either(Mask):
     other: Mask
 
     def _sees(self, i: Any, j: Any, where: Where) -> Any:
-        return self.one._sees(i, j, where) | self.other._sees(i, j, where)
+        return reduce(operator.or_, (m._sees(i, j, where) for m in operands(self)))
 
     def _identity(self) -> tuple[Any, ...]:
-        return (self.one, self.other)
+        return tuple(operands(self))
 
     def __repr__(self) -> str:
-        return f"{self.one!r} | {self.other!r}"
+        return " | ".join(map(repr, operands(self)))
+
+
+def operands(mask: Mask, kind: type[Mask] | None = None) -> list[Mask]:
+    """Return what a chain of one sign joins, in order; the mask itself where it is no chain."""
+    kind, found, left = kind or type(mask), [], [mask]
+    while left:
+        part = left.pop()
+        if isinstance(part, Both | Either) and isinstance(part, kind):
+            left += [part.other, part.one]
+        else:
+            found.append(part)
+    return found
+
+
+def refuse_names(mask: Any) -> None:
+    """Refuse the name of a mask, or the function that makes it, in a mask's place."""
+    name = mask if isinstance(mask, str) else getattr(mask, "__name__", None)
+    if name is not None:
+        meant = f": did you mean headwise.{name}()?" if name in MAKERS else ""
+        raise TypeError(f"mask must be an array or a mask, got {mask!r}{meant}")
+
+
+def _check_within(name: str, index: Any, size: int) -> None:
+    if np.size(index) and np.max(index) >= size:
+        raise ValueError(f"{name} must lie within the mask's {size}, got {np.max(index)}")
 
 
 def _key(array: NDArray[np.int64] | None) -> Any:

@@ -40,7 +40,9 @@ def finite_number(name: str, x: Any, otherwise: str = "") -> float:
     """
     try:
         number = None if isinstance(x, (*_TRUTHS, str, bytes)) else float(x)
-    except (TypeError, ValueError, OverflowError):
+    except OverflowError:
+        number = math.inf
+    except (TypeError, ValueError):
         number = None
     if number is None:
         raise TypeError(f"{name} must be a number{otherwise}, got {x!r}"[:200])

@@ -8,10 +8,9 @@ import numpy as np
 
 from headwise._arrays import Array, to_numpy
 from headwise._lowering import has_lengths, lengths_of
-from headwise._shapes import Sizes, per_item
+from headwise._shapes import FAR, Sizes, per_item
 
 CORNERS = ("upper_left", "lower_right")
-_FAR = 1 << 40  # no sequence is as long as this
 
 
 def resolve_query_offset(
@@ -42,20 +41,19 @@ def resolve_query_offset(
     if isinstance(offset, str):
         return _corner(offset, sizes, mask)
     array = to_numpy("query_offset", offset)
-    if array.dtype.kind == "O":
-        raise ValueError(f"query_offset must lie within ±2**40, got {offset!r}"[:200])
-    if array.dtype.kind not in "iu":
+    whole = array.dtype.kind in "iu" or array.size == 0
+    if not whole and not all(isinstance(x, int) for x in array.flat):
         raise TypeError(
             f'query_offset must be "upper_left", "lower_right" or whole numbers, got '
             f"{type(offset).__name__} of dtype {array.dtype}"
         )
-    if array.size and max(abs(int(array.min())), abs(int(array.max()))) > _FAR:
-        raise ValueError(f"query_offset must lie within ±2**40, got {offset!r}")
+    if array.size and max(abs(int(array.min())), abs(int(array.max()))) > FAR:
+        raise ValueError(f"query_offset must lie within ±2**40, got {offset!r}"[:200])
     return int(array) if array.ndim == 0 else _each("query_offset", array, sizes)
 
 
 def _each(name: str, array: Array, sizes: Sizes) -> Array:
-    return np.array(per_item(name, array, sizes), dtype=np.int64)
+    return np.ascontiguousarray(per_item(name, array, sizes), dtype=np.int64)
 
 
 def _corner(corner: str, sizes: Sizes, mask: Any) -> int | Array:

@@ -10,11 +10,12 @@ import numpy as np
 from headwise._arrays import Array, dtype_name, to_additive, to_numpy, to_operand, widen
 from headwise._errors import shape_text
 from headwise._lowering import Lowered, lower
+from headwise._mask_kinds import Mask
 from headwise._numbers import finite_number
 from headwise._positions import resolve_query_offset
 from headwise._shapes import Sizes, check_broadcast, sizes_of
 from headwise._threads import check_num_threads, get_num_threads
-from headwise.biases import Alibi, Bias, DenseBias, Relative, parts_of
+from headwise.biases import Alibi, Bias, DenseBias, Relative, add, parts_of
 
 
 class Options(TypedDict, total=False):
@@ -134,6 +135,8 @@ def _biases(bias: Any, sizes: Sizes) -> tuple[Array | None, Array | None, Array 
     """Split a bias into one dense array, slopes, and a table, each where there is any."""
     if bias is None:
         return None, None, None
+    if isinstance(bias, Mask):
+        raise TypeError(f"bias is a mask, {bias!r}: pass it as mask=")
     if not isinstance(bias, Bias):
         return _dense_bias(bias, sizes), None, None
     dense = slopes = table = None
@@ -161,32 +164,25 @@ def _dense_bias(bias: Any, sizes: Sizes) -> Array:
 
 def _each_head(name: str, array: Array, sizes: Sizes) -> Array:
     """Check that there is one entry for each head."""
-    heads = 1 if sizes.num_heads is None else sizes.num_heads
-    if array.shape[0] != heads:
+    if array.shape[0] != sizes.heads:
         raise ValueError(
-            f"{name} must hold one entry for each of {heads} heads (first dimension), got shape "
-            f"{shape_text(array.shape)}"
+            f"{name} must hold one entry for each of {sizes.heads} heads (first dimension), got "
+            f"shape {shape_text(array.shape)}"
         )
     return array
 
 
 def _sum_tables(one: Array, other: Array) -> Array:
     reach = max(one.shape[-1], other.shape[-1]) // 2
-    padded = (np.pad(t, ((0, 0), (reach - t.shape[-1] // 2,) * 2), "edge") for t in (one, other))
-    return np.ascontiguousarray(sum(padded))
+    wide = (np.pad(t, ((0, 0), (reach - t.shape[-1] // 2,) * 2), "edge") for t in (one, other))
+    return np.ascontiguousarray(add(*wide))
 
 
 def _sum_biases(one: Array | None, other: Array | None) -> Array | None:
-    """Add two biases; where either is -inf, the key is hidden."""
+    """Add two dense biases, in float64."""
     if one is None or other is None:
         return other if one is None else one
-    one, other = widen(one), widen(other)
-    most = np.finfo(np.float64).max
-    with np.errstate(invalid="ignore", over="ignore"):
-        total = np.add(one, other, dtype=np.float64)
-        finite = np.isfinite(one) & np.isfinite(other)
-        total = np.where(finite, np.clip(total, -most, most), total)
-    return np.where(np.isneginf(one) | np.isneginf(other), -np.inf, total)
+    return np.asarray(add(*(widen(x).astype(np.float64) for x in (one, other))))
 
 
 def _sinks(sink_logits: Any, sizes: Sizes) -> Array | None:
@@ -196,7 +192,7 @@ def _sinks(sink_logits: Any, sizes: Sizes) -> Array | None:
     if array.dtype.kind in "iu":
         array = array.astype(np.float64)
     array = np.array(widen(to_additive("sink_logits", array)), dtype=np.float64, order="C")
-    heads = 1 if sizes.num_heads is None else sizes.num_heads
+    heads = sizes.heads
     if array.shape not in {(heads,), ()}:
         raise ValueError(
             f"sink_logits must have shape (num_heads,) = ({heads},), or be one number for all, got "

@@ -29,14 +29,13 @@ class Rectangles:
         sizes = self.prepared.sizes
         if sizes.num_heads is None and heads is not None:
             raise IndexError("heads was given, but the query has 2 dimensions and no heads")
-        num_heads = 1 if sizes.num_heads is None else sizes.num_heads
-        h = _indices("heads", heads, num_heads)
+        h = _indices("heads", heads, sizes.heads)
         q = _indices("queries", queries, sizes.query_len)
         k = _indices("keys", keys, sizes.kv_len)
         out = self._compute(h, q, k)
         dropped = [sizes.num_heads is None or _is_index(heads), _is_index(queries), _is_index(keys)]
         kept = [len(c) for c, drop in zip((h, q, k), dropped, strict=True) if not drop]
-        return out.reshape(*sizes.outer, *kept)
+        return out.reshape((*sizes.outer, *kept))
 
     def _compute(self, heads: Array, queries: Array, keys: Array) -> Array:
         items = int(np.prod(self.prepared.sizes.outer))
@@ -82,18 +81,18 @@ def _is_index(index: Any) -> bool:
 
 def _indices(name: str, index: Any, size: int) -> Array:
     """Return the positions that an index expression picks; None picks all."""
-    if index is None or isinstance(index, slice):
-        return np.arange(*(slice(None) if index is None else index).indices(size))
     try:
+        if index is None or isinstance(index, slice):
+            return np.arange(*(slice(None) if index is None else index).indices(size))
         wanted = np.asarray(operator.index(index) if _is_index(index) else index)
         if wanted.size == 0 and wanted.ndim == 1:
             return np.arange(0)
         if wanted.ndim > 1 or wanted.dtype.kind not in "iub" or isinstance(index, bool | np.bool_):
             raise TypeError
         return _places(np.atleast_1d(wanted), size)
-    except IndexError:
+    except (IndexError, OverflowError):
         raise IndexError(f"{name} must lie within {size}, got {index}") from None
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError):
         raise TypeError(
             f"{name} must be an index, a slice, a sequence of indices, a boolean array or None, "
             f"got {index!r}"[:200]

@@ -9,6 +9,8 @@ import numpy as np
 from headwise._arrays import Array
 from headwise._errors import shape_text
 
+FAR = 1 << 40  # no sequence is as long as this
+
 
 class Sizes(NamedTuple):
     """Shapes of one call; ``num_heads`` is None below rank 3, where there is no such axis."""
@@ -19,6 +21,11 @@ class Sizes(NamedTuple):
     kv_len: int
     head_dim: int
     value_dim: int
+
+    @property
+    def heads(self) -> int:
+        """How many heads there are; one where there is no such axis."""
+        return 1 if self.num_heads is None else self.num_heads
 
     @property
     def rows(self) -> tuple[int, ...]:

@@ -148,6 +148,8 @@ def run(
 
 
 def _check_out(out: Any, prepared: Prepared) -> Array:
+    if isinstance(out, np.ma.MaskedArray):
+        raise TypeError("out is a masked array, whose mask attention would not set: pass out.data")
     if not hasattr(out, "__dlpack__"):
         raise TypeError(f"out must be an array to write to, got {type(out).__name__}")
     array = to_numpy("out", out)
@@ -160,8 +162,10 @@ def _check_out(out: Any, prepared: Prepared) -> Array:
         raise ValueError(
             f"out must have the query's dtype {dtype_name(prepared.query)}, got {dtype_name(array)}"
         )
-    if not array.flags.writeable or _overlaps_itself(array):
-        raise ValueError("out must be writable and hold every element once, got a view that is not")
+    if not array.flags.writeable:
+        raise ValueError("out must be writable, got a read-only array (as JAX's are)")
+    if _overlaps_itself(array):
+        raise ValueError("out must hold every element once, got a view whose elements share memory")
     return array
 
 

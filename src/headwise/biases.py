@@ -13,15 +13,21 @@ import numpy as np
 
 from headwise._arrays import to_additive, widen
 from headwise._errors import shape_text
-from headwise._mask_kinds import query_positions
+from headwise._mask_kinds import Value, query_positions
 from headwise._numbers import whole_number
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-class Bias:
-    """A bias as an object. Make one with `alibi` or `relative`; add up with ``+``."""
+_STEEPEST = 2.0**60  # times the farthest distance it is still a float32
+
+
+class Bias(Value):
+    """A bias as an object. Make one with `alibi` or `relative`; add up with ``+``.
+
+    Biases are immutable values: equal ones compare equal and have the same hash.
+    """
 
     def _numbers(self, query_len: int, kv_len: int, query_offset: Any, dtype: Any) -> Any:
         """Return the bias as an array of ``dtype``, computed in it."""
@@ -58,6 +64,9 @@ class Alibi(Bias):
         distance = abs(query_positions(query_len, query_offset) - np.arange(kv_len))
         return 0 - self.slopes.astype(dtype)[:, None, None] * distance.astype(dtype)
 
+    def _identity(self) -> tuple[Any, ...]:
+        return (self.slopes.tobytes(),)
+
     def __repr__(self) -> str:
         return f"alibi({self.slopes.tolist()})"
 
@@ -74,6 +83,9 @@ class Relative(Bias):
         heads = np.arange(len(self.table))[:, None, None]
         return self.table.astype(dtype)[heads, np.clip(ahead, -reach, reach) + reach]
 
+    def _identity(self) -> tuple[Any, ...]:
+        return (self.table.shape, self.table.tobytes())
+
     def __repr__(self) -> str:
         return f"relative(<table {shape_text(self.table.shape)}>)"
 
@@ -89,6 +101,9 @@ class DenseBias(Bias):
         shape = np.broadcast_shapes(array.shape, (query_len, kv_len))
         return np.broadcast_to(array.astype(dtype), shape)
 
+    def _identity(self) -> tuple[Any, ...]:
+        return (id(self.array),)  # as a mask of an array
+
     def __repr__(self) -> str:
         return f"<bias {shape_text(np.shape(self.array))}>"
 
@@ -102,10 +117,23 @@ class Sum(Bias):
 
     def _numbers(self, query_len: int, kv_len: int, query_offset: Any, dtype: Any) -> Any:
         one = self.one._numbers(query_len, kv_len, query_offset, dtype)
-        return one + self.other._numbers(query_len, kv_len, query_offset, dtype)
+        return add(one, self.other._numbers(query_len, kv_len, query_offset, dtype))
+
+    def _identity(self) -> tuple[Any, ...]:
+        return tuple(parts_of(self))
 
     def __repr__(self) -> str:
         return f"{self.one!r} + {self.other!r}"
+
+
+def add(one: Any, other: Any) -> Any:
+    """Add two arrays of biases: -inf in either hides, and finite numbers have a finite sum."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        total = one + other
+        most = np.finfo(total.dtype).max
+        finite = np.isfinite(one) & np.isfinite(other)
+        total = np.where(finite, np.clip(total, -most, most), total)
+    return np.where(np.isneginf(one) | np.isneginf(other), -np.inf, total).astype(total.dtype)
 
 
 def parts_of(bias: Bias) -> list[Bias]:
@@ -121,7 +149,7 @@ def alibi(slopes: Any) -> Bias:
     Parameters
     ----------
     slopes
-        ``(num_heads,)``, finite; `alibi_slopes` gives the usual ones.
+        ``(num_heads,)``, within ±2**60; `alibi_slopes` gives the usual ones.
 
     Notes
     -----
@@ -139,8 +167,8 @@ def alibi(slopes: Any) -> Bias:
     array = _numbers("slopes", slopes)
     if array.ndim != 1:
         raise ValueError(f"slopes must have shape (num_heads,), got {shape_text(array.shape)}")
-    if not np.isfinite(array).all():
-        raise ValueError("slopes must be finite")
+    if not np.all(abs(array) <= _STEEPEST):
+        raise ValueError(f"slopes must lie within ±2**60, got {array.tolist()}"[:200])
     return Alibi(array)
 
 

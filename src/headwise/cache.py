@@ -89,11 +89,10 @@ class KVCache:
         for name, array in zip(("key", "value"), new, strict=True):
             self._check_dtype(name, array, dtype)
             self._check_shape(name, array, new[0])
-        self._dtype, self._tensors = dtype, is_torch(key)
         first, last = self._length, self._length + new[0].shape[-2]
-        for stored, array in zip(self._grown(new, last), new, strict=True):
+        for stored, array in zip(self._grown(new, last, dtype), new, strict=True):
             stored[..., first:last, :] = rounded(array, dtype)
-        self._length = last
+        self._length, self._dtype, self._tensors = last, dtype, is_torch(key)
 
     def _check_dtype(self, name: str, array: Array, dtype: np.dtype[Any]) -> None:
         if not self._converts and array.dtype.newbyteorder("=") != dtype:
@@ -119,12 +118,14 @@ class KVCache:
                 f"cache, got {shape_text(array.shape)}"
             )
 
-    def _grown(self, new: tuple[Array, Array], length: int) -> tuple[Array, Array]:
+    def _grown(
+        self, new: tuple[Array, Array], length: int, dtype: np.dtype[Any]
+    ) -> tuple[Array, Array]:
         """Return the stored arrays, with room for so many positions."""
         if self._arrays is None or self.capacity < length:
             grown = _LEAST if self._arrays is None else self.capacity * 3 // 2
             room = max(length, self._room, grown)
-            fresh = [np.empty((*a.shape[:-2], room, a.shape[-1]), self._dtype) for a in new]
+            fresh = [_allocated((*a.shape[:-2], room, a.shape[-1]), dtype) for a in new]
             for old, array in zip(self._arrays or (), fresh, strict=False):
                 array[..., : self._length, :] = old[..., : self._length, :]
             self._arrays = fresh[0], fresh[1]
@@ -185,13 +186,25 @@ class KVCache:
         )
 
 
+def _allocated(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    try:
+        return np.empty(shape, dtype)
+    except (MemoryError, ValueError):
+        raise MemoryError(f"the cache cannot hold an array of shape {shape_text(shape)}") from None
+
+
 def _dtype(dtype: Any) -> np.dtype[Any]:
     """Return the NumPy dtype of a name or of a dtype of NumPy, ml_dtypes or PyTorch."""
-    name = getattr(dtype, "__name__", None) or str(dtype)
-    name = name.removeprefix("torch.")
-    if name not in FLOATS:
+    name = getattr(dtype, "__name__", str(dtype)).removeprefix("torch.")
+    if name == "bfloat16":
+        return BFLOAT16
+    try:
+        known = np.dtype(name)
+    except TypeError:
+        known = np.dtype(object)
+    if known.name not in FLOATS:
         raise TypeError(f"dtype must be {listing(FLOATS)}, got {dtype!r}")
-    return BFLOAT16 if name == "bfloat16" else np.dtype(name)
+    return known.newbyteorder("=")
 
 
 def _as_ml_dtypes(view: Array) -> Array:

@@ -169,6 +169,8 @@ def multi_head_attention_per_head(
     >>> headwise.multi_head_attention_per_head(x, x, x, num_heads=8).shape
     (2, 8, 10, 64)
     """
+    if "out" in options:
+        raise TypeError("out is an option of scaled_dot_product_attention alone: leave it out")
     kv_heads = num_heads if num_kv_heads is None else num_kv_heads
     q, k, v = (
         split_heads(query, num_heads),

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Mask", "causal", "documents", "lengths", "prefix", "window"]
 
-POLARITY = "in headwise True means may attend; where True means masked, pass ~mask"
-
 
 def causal() -> Mask:
     """Return the causal mask: a query sees its own position's key and those before it.
@@ -156,7 +154,7 @@ def _bound(name: str, bound: Any) -> int | None:
 def _integers(name: str, x: Any) -> NDArray[np.int64]:
     """Return a private, read-only array of whole numbers."""
     array = to_numpy(name, x)
-    if array.dtype.kind not in "iu":
+    if array.dtype.kind not in "iu" and array.size:
         raise TypeError(f"{name} must hold whole numbers, got dtype {array.dtype}")
     if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
         raise ValueError(f"{name} must fit 64-bit signed integers, got {array.max()}")

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from headwise._arrays import Array, is_float, like, rounded, to_numpy, widen
+from headwise._arrays import Array, dtype_name, is_float, like, rounded, to_numpy, widen
 from headwise._errors import shape_text
 
 ArrayT = TypeVar("ArrayT")
@@ -57,9 +57,9 @@ def merge(output_a: ArrayT, lse_a: Any, output_b: Any, lse_b: Any) -> tuple[Arra
     a, b = _floats("output_a", output_a), _floats("output_b", output_b)
     log_a, log_b = _floats("lse_a", lse_a), _floats("lse_b", lse_b)
     _check(a, log_a, b, log_b)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         lse = np.logaddexp(log_a, log_b)
-    merged = _share(a, log_a, lse) + _share(b, log_b, lse)
+        merged = _share(a, log_a, lse) + _share(b, log_b, lse)
     return like(output_a, rounded(merged, a.dtype)), like(lse_a, lse)
 
 
@@ -80,9 +80,16 @@ def _check(a: Array, log_a: Array, b: Array, log_b: Array) -> None:
                 f"{name} must have shape {shape_text(shape)} to go with output_a of shape "
                 f"{shape_text(a.shape)}, got {shape_text(array.shape)}"
             )
+    for name, log in (("lse_a", log_a), ("lse_b", log_b)):
+        if log.dtype.itemsize < 4:
+            raise TypeError(
+                f"{name} is {dtype_name(log)}, expected float32 or float64, as observe gives it"
+            )
     for name, one, other in (("output_b", b, a), ("lse_b", log_b, log_a)):
-        if one.dtype != other.dtype:
-            raise TypeError(f"{name} is {one.dtype}, expected {other.dtype} as the other has")
+        if one.dtype.newbyteorder("=") != other.dtype.newbyteorder("="):
+            raise TypeError(
+                f"{name} is {dtype_name(one)}, expected {dtype_name(other)} as the other has"
+            )
 
 
 def _share(output: Array, part: Array, whole: Array) -> Array:

@@ -32,7 +32,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from headwise._arrays import is_float, to_numpy, widen
+from headwise._arrays import is_additive as holds_floats
+from headwise._arrays import to_additive, to_numpy, widen
 from headwise._dense import boolean_mask
 from headwise._lowering import lengths_of
 from headwise._mask_kinds import Mask, query_positions
@@ -168,6 +169,7 @@ def attention(
     this is the plain computation that the kernels' error is measured against.
     """
     query, key, value = (as_floats(x, dtype) for x in (query, key, value))
+    query = repeat_items(query, key, value)
     key, value = repeat_heads(key, query), repeat_heads(value, query)
     query_len, kv_len = query.shape[-2], key.shape[-2]
     offset = resolve_offset(query_offset, mask, query_len, kv_len)
@@ -192,6 +194,15 @@ def attention(
 def as_floats(x: Any, dtype: Any) -> Array:
     """Return any array as one of ``dtype``, bfloat16 included."""
     return np.asarray(widen(to_numpy("x", x)), dtype)
+
+
+def repeat_items(query: Array, key: Array, value: Array) -> Array:
+    """Give each batch item of key or value a query, where one is for all of them."""
+    outer = np.broadcast_shapes(*(x.shape[:-3] for x in (query, key, value)))
+    if not outer:
+        return query
+    heads = query.shape[-3:-2] or (1,)
+    return np.broadcast_to(query, (*outer, *heads, *query.shape[-2:]))
 
 
 def repeat_heads(x: Array, query: Array) -> Array:
@@ -247,7 +258,7 @@ def bias_array(bias: Any, query_len: int, kv_len: int, offset: Any, dtype: Any) 
     """Return a bias as an array that broadcasts to the scores."""
     if isinstance(bias, Bias):
         return bias._numbers(query_len, kv_len, offset, dtype)
-    return widen(to_numpy("bias", bias))
+    return widen(to_additive("bias", bias))
 
 
 def without_heads(x: Array, ndim: int) -> Array:
@@ -259,8 +270,7 @@ def is_additive(mask: Any) -> bool:
     """Tell whether a mask is one of floats, to be added to the scores."""
     if mask is None or isinstance(mask, Mask):
         return False
-    array = to_numpy("mask", mask)
-    return is_float(array) or array.dtype.kind == "f"
+    return holds_floats(to_numpy("mask", mask))
 
 
 def visible_keys(mask: Any, query_len: int, kv_len: int, offset: Any) -> Array:

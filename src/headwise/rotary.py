@@ -136,7 +136,10 @@ def rotary_caches(
            [0.5403, 1.    ]])
     """
     rows, size = whole_number("length", length), _even("dim", dim)
-    kind = np.dtype(dtype)
+    try:
+        kind = np.dtype(dtype)
+    except TypeError:
+        raise TypeError(f"dtype must be float16, float32 or float64, got {dtype!r}") from None
     if kind.kind != "f" or kind.itemsize > 8:
         raise TypeError(f"dtype must be float16, float32 or float64, got {kind}")
     speeds = _base(base) ** (-np.arange(0, size, 2) / max(size, 1))
@@ -176,7 +179,7 @@ def _heads_apart(x: Array, num_heads: int | None) -> Array:
     if num_heads is not None and num_heads != x.shape[1]:
         raise ValueError(
             f"num_heads must be None or that of x, {x.shape[1]}, where x has 4 dimensions (batch, "
-            f"num_heads, seq_len, head_dim), got {num_heads} and shape {shape_text(x.shape)}"
+            f"num_heads, seq_len, head_dim), got {num_heads!r} and shape {shape_text(x.shape)}"
         )
     return x
 

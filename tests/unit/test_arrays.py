@@ -98,10 +98,12 @@ def test_what_is_no_operand_is_refused_by_name(what: str, name: str, attend: Any
         attend(**operands | {name: given})
 
 
-@pytest.mark.parametrize("argument", ["mask", "bias", "out", "query_offset"])
+@pytest.mark.parametrize("argument", ["mask", "bias", "out", "query_offset", "sink_logits"])
 @pytest.mark.parametrize("what", ["masked array", "elsewhere", "gradient"])
 def test_other_arguments_are_refused_by_name(what: str, argument: str) -> None:
     given, kind, words = REFUSED[what]
+    if (what, argument) == ("masked array", "out"):
+        words = ("masked array", "out.data")
     x = np.ones((4, 8), np.float32)
     with refuses(kind, argument, *words):
         headwise.scaled_dot_product_attention(x, x, x, **{argument: given})

@@ -148,6 +148,27 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(rng: np.random.Generat
             KVCache(**options)  # type: ignore[arg-type]
 
 
+def test_a_failed_first_append_changes_nothing() -> None:
+    cache, x = KVCache(capacity=2**60), np.ones((1, 2, 3, 4), np.float32)
+    with refuses(MemoryError, "(1, 2, 1152921504606846976, 4)"):
+        cache.append(x, x)
+    assert repr(cache) == "<KVCache: empty, room for 1152921504606846976 positions>"
+
+
+def test_float64_is_rounded_to_bfloat16_once() -> None:
+    x = np.array([1 + 2.0**-8 + 2.0**-40, 1 + 3 * 2.0**-8 - 2.0**-40, -(1 + 2.0**-8 + 2.0**-40)])
+    cache = KVCache(dtype="bfloat16")
+    cache.append(x[None], x[None])
+    assert cache.key[0].astype(float).tolist() == [1 + 2.0**-7, 1 + 2.0**-7, -1 - 2.0**-7]
+
+
+@pytest.mark.parametrize("name", ["f4", np.dtype(">f4"), "single", np.float32, torch.float32])
+def test_names_of_a_dtype(name: Any) -> None:
+    cache = KVCache(dtype=name)
+    cache.append(np.ones((3, 4)), np.ones((3, 4)))
+    assert cache.key.dtype == np.dtype(np.float32)
+
+
 def test_it_says_what_it_holds(rng: np.random.Generator) -> None:
     assert repr(KVCache(capacity=7)) == "<KVCache: empty, room for 7 positions>"
     cache = KVCache(dtype="bfloat16")

@@ -41,8 +41,16 @@ def test_what_masks_become() -> None:
 def test_bands_combine_to_the_narrower() -> None:
     [step] = lower(causal() & window(4, 2) & window(6), SIZES).program
     assert step == (MASK_KINDS["band"], 4, 0)
-    [wide] = lower(window(1 << 60), SIZES).program
-    assert wide == (MASK_KINDS["band"], np.iinfo(np.int64).max, np.iinfo(np.int64).max)
+    most = np.iinfo(np.int64).max
+    assert lower(window(1 << 60, 3), SIZES).program == [(MASK_KINDS["band"], most, 3)]
+
+
+def test_what_shows_everything_is_no_step() -> None:
+    for mask in (window(), window(1 << 60), window() & window(), causal() | window()):
+        assert lower(mask, SIZES).program == []
+        assert not lower(mask, SIZES).positional
+    assert kinds(causal() & window()) == ["band"]
+    assert kinds(window() & prefix(1) & np.ones(5, bool)) == ["ranges", "array", "all_of"]
 
 
 def test_what_depends_on_positions() -> None:

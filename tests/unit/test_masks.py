@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -73,12 +75,10 @@ def test_visible(what: str) -> None:
         assert seen is bool(sees(i, j, i + offset))
 
 
-@pytest.mark.parametrize("what", ["causal", "window", "lengths", "prefix", "both and either"])
+@pytest.mark.parametrize("what", ["causal", "window", "prefix", "either and both"])
 @pytest.mark.parametrize(("query_len", "kv_len"), [(0, 3), (3, 0), (1, 1)])
 def test_of_no_length(what: str, query_len: int, kv_len: int) -> None:
     mask, sees = SHARED[what]
-    if what in {"lengths", "both and either"} and kv_len < 4:
-        return  # no such length in so few keys
     assert np.array_equal(mask.to_array(query_len, kv_len), brute(sees, 0, query_len, kv_len))
 
 
@@ -107,6 +107,37 @@ def test_visible_of_items_is_visible_in_all() -> None:
     assert not lengths([2, 3]).visible(0, 2)
     with refuses(ValueError, "left padding", "kv_len="):
         lengths([2, 3], left=True).visible(0, 1)
+
+
+def test_visible_of_joined_items() -> None:
+    masks = [
+        lengths([1, 3]) | documents([[0, 0, 1], [0, 1, 1]]),
+        lengths([[1], [3]]) | np.ones((2, 2, 1, 3, 3), bool) & documents([[0, 0, 1], [0, 1, 1]]),
+        prefix([0, 1]) | np.array([[[[T, F, F]]], [[[F, F, F]]]]),
+    ]
+    for mask in masks:
+        whole = mask.to_array(3, 3)
+        for i, j in np.ndindex(3, 3):
+            assert mask.visible(i, j) is bool(whole[..., i, j].all())
+
+
+def test_chains_are_equal_however_they_are_grouped() -> None:
+    a, b, c = causal(), prefix(2), lengths(3)
+    assert (a | b) | c == a | (b | c)
+    assert (a & b) & c == a & (b & c)
+    assert (a & b) | c != a & (b | c)
+    assert documents([1, 2]) == documents([1, 2], [1, 2])
+    assert repr(documents([1, 2], [1, 2])) == "documents([1, 2])"
+    long = reduce(operator.or_, [prefix(n) for n in range(3000)])
+    assert long == reduce(lambda m, n: n | m, [prefix(n) for n in reversed(range(3000))])
+    assert repr(long).count("|") == 2999
+    assert long.to_array(1, 2999).all()
+
+
+def test_a_batch_of_nothing() -> None:
+    for mask in (lengths([]), prefix([]), documents(np.zeros((0, 3), int))):
+        assert mask.to_array(3, 3).shape == (0, 1, 3, 3)
+    assert documents([]).to_array(0, 0).shape == (0, 0)
 
 
 def test_masks_combine_with_arrays() -> None:
@@ -220,9 +251,6 @@ REFUSED: dict[str, tuple[Any, type[Exception], tuple[str, ...]]] = {
     "function": (causal, TypeError, ("array", "headwise.causal()")),
     "another function": (prefix, TypeError, ("array", "headwise.prefix()")),
     "unknown mask": (Mask(), TypeError, ("headwise.masks", "Mask")),
-    "float and causal": (
-        causal() & np.full((2, 3), -0.5), TypeError, ("boolean", "float", "bias="),
-    ),
     "twos and causal": (causal() & np.full((2, 3), 2), ValueError, ("0 (masked)", "2")),
     "array of another shape": (
         causal() & np.ones((2, 3), bool) & np.ones((4, 3), bool), ValueError, ("(2, 3)", "(4, 3)"),
@@ -261,6 +289,28 @@ WRONG_ARGUMENTS: dict[str, tuple[Any, type[Exception], tuple[str, ...]]] = {
     "ids of text": (lambda: documents(["a"]), TypeError, ("query_ids", "whole numbers", "<U1")),
     "huge ids": (lambda: documents([2**64 - 1]), ValueError, ("query_ids", "64-bit")),
     "negative prefix": (lambda: prefix(-1), ValueError, ("n", "at least 0", "-1")),
+    "floats": (lambda: causal() & np.full(3, -0.5), TypeError, ("boolean", "float64", "bias=")),
+    "long floats": (lambda: causal() | np.ones(3, "longdouble"), TypeError, ("boolean", "bias=")),
+    "a number": (lambda: causal() & True, ValueError, ("mask", "1 dimension", "True")),
+    "a ragged list": (lambda: causal() & [[True], [True, False]], ValueError, ("mask", "regular")),
+    "a name": (lambda: causal() & "causal", TypeError, ("headwise.causal()",)),
+    "a function": (lambda: causal() | causal, TypeError, ("headwise.causal()",)),
+    "all but": (lambda: ~causal(), TypeError, ("inverted", "to_array")),
+    "half a query": (lambda: causal().visible(1.5, 0), TypeError, ("i must", "1.5")),
+    "query before the first": (lambda: causal().visible(-1, 0), ValueError, ("i must", "-1")),
+    "query beyond": (lambda: documents([1, 2]).visible(5, 0), ValueError, ("i must", "2", "5")),
+    "key beyond": (
+        lambda: (causal() | np.ones((2, 2), bool)).visible(0, 5), ValueError, ("j must", "2", "5"),
+    ),
+    "no such length": (lambda: causal().to_array(-1, 3), ValueError, ("query_len", "-1")),
+    "a corner": (
+        lambda: causal().to_array(2, 3, "lower_right"), TypeError, ("query_offset", "lower_right"),
+    ),
+    "half an offset": (lambda: causal().to_array(2, 3, 0.7), TypeError, ("query_offset", "0.7")),
+    "array of another shape": (
+        lambda: (causal() & np.ones((5, 5), bool)).to_array(3, 3), ValueError, ("(3, 3)", "(5, 5)"),
+    ),
+    "length beyond": (lambda: lengths(7).to_array(3, 3), ValueError, ("kv_lengths", "3", "7")),
     "and nothing": (lambda: causal() & None, TypeError, ("None", "expected a mask")),
     "or nothing": (lambda: causal() | None, TypeError, ("None", "|", "expected a mask")),
 }  # fmt: skip

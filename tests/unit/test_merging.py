@@ -41,7 +41,7 @@ def test_parts_merge_to_the_whole(
 
 def test_rows_that_see_nothing_in_one_part_or_in_both(rng: np.random.Generator) -> None:
     inputs = draw(rng, (1, 1), (20, 300))
-    early, late = parts(inputs, [210], mask=causal() & (np.arange(20) != 3)[:, None][:, :1])
+    early, late = parts(inputs, [210], mask=causal() & (np.arange(20) != 3)[:, None])
     assert np.isneginf(late[1][0, 0, :10]).all()
     output, lse = merge(*early, *late)
     assert same_bits(output[0, 0, :10], early[0][0, 0, :10])
@@ -59,6 +59,12 @@ def test_nan_stays() -> None:
     output, lse = merge(np.full((1, 2), np.nan), [np.nan], np.ones((1, 2)), [0.0])
     assert np.isnan(output).all()
     assert np.isnan(lse).all()
+
+
+def test_infinities_raise_no_warning() -> None:
+    output, lse = merge([[np.inf]], [-800.0], np.ones((1, 1)), [np.inf])
+    assert np.isnan(output).all()
+    assert np.isposinf(lse).all()
 
 
 def test_a_sink_is_a_part(rng: np.random.Generator) -> None:
@@ -106,5 +112,10 @@ def test_what_does_not_fit_is_refused() -> None:
     for name in ("output_b", "lse_b"):
         with refuses(TypeError, name, "float32", "float64"):
             merge(**good | {name: good[name].astype(np.float32)})
+    for short in (np.float16, ml_dtypes.bfloat16):
+        logs = {name: np.ones(2, short) for name in ("lse_a", "lse_b")}
+        with refuses(TypeError, "lse_a", np.dtype(short).name, "float32 or float64", "observe"):
+            merge(**good | logs)
+    merge(**good | {name: good[name].astype(">f8") for name in ("output_b", "lse_b")})
     with refuses(ValueError, "output_a", "(..., query_len, value_dim)"):
         merge(np.float64(1), 1.0, 1.0, 1.0)

@@ -38,13 +38,15 @@ def test_finite_numbers(x: Any) -> None:
     assert type(finite_number("x", x)) is float
 
 
-@pytest.mark.parametrize("x", [True, "1", b"1", None, 1j, [1.0, 2.0], 10**400])
+@pytest.mark.parametrize("x", [True, "1", b"1", None, 1j, [1.0, 2.0]])
 def test_what_is_no_number(x: Any) -> None:
     with refuses(TypeError, "x must be a number or None (off), got"):
         finite_number("x", x, " or None (off)")
 
 
-@pytest.mark.parametrize("x", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize(
+    "x", [np.nan, np.inf, -np.inf, 10**400], ids=["nan", "inf", "-inf", "huge"]
+)
 def test_what_is_not_finite(x: float) -> None:
-    with refuses(ValueError, "x must be finite, got", str(x)):
+    with refuses(ValueError, "x must be finite, got"):
         finite_number("x", x)

@@ -222,7 +222,7 @@ def test_far_offsets_see_everything_or_nothing(rng: np.random.Generator, attend:
     [
         (np.nan, ValueError, ("finite", "nan")),
         (-np.inf, ValueError, ("finite", "inf")),
-        pytest.param(10**400, TypeError, ("number or None", "1000"), id="huge"),
+        pytest.param(10**400, ValueError, ("finite", "inf"), id="huge"),
         ("1", TypeError, ("number or None", "'1'")),
         (True, TypeError, ("number or None", "True")),
         (1j, TypeError, ("number or None", "1j")),

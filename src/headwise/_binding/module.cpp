@@ -186,8 +186,9 @@ struct Parsed {
     if (nb::isinstance<nb::int_>(query_offset)) {
       offsets.assign(a.outer_size, nb::cast<Index>(query_offset));
     } else {
-      const Buffer buffer(query_offset, PyBUF_C_CONTIGUOUS);
-      require(buffer.bytes() == a.outer_size * Index(sizeof(Index)), "query_offset");
+      const Buffer buffer(query_offset, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT);
+      require(is_index(letter_of(buffer.format())) && buffer.bytes() == a.outer_size * Index(sizeof(Index)),
+              "query_offset");
       offsets.resize(a.outer_size);
       std::memcpy(offsets.data(), buffer.data(), buffer.bytes());
     }
@@ -199,8 +200,10 @@ struct Parsed {
     for (nb::handle entry : statistics) {
       const auto pair = nb::cast<nb::tuple>(entry);
       const int number = nb::cast<int>(pair[0]);
-      held.push_back(std::make_unique<Buffer>(pair[1], PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE));
+      held.push_back(std::make_unique<Buffer>(pair[1], PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE | PyBUF_FORMAT));
       require(number >= 0 && number < kNumStatistics, "statistic");
+      const char letter = letter_of(held.back()->format());
+      require(kStatistics[number].is_count ? is_index(letter) : letter == 'd' || letter == 'f', "kind of a statistic");
       const Index size = kStatistics[number].is_count || working() == ElementType::float64 ? 8 : 4;
       require(held.back()->bytes() == a.outer_size * a.num_heads * a.query_len * size, "size of a statistic");
       a.statistics[number] = held.back()->data();
@@ -232,7 +235,8 @@ void py_attend(nb::handle query, nb::handle key, nb::handle value, nb::handle ou
 // `rectangles`: rows of six int64 (see Rectangle), whose weights lie one after another in `weights_out`.
 std::vector<Rectangle> parse_rectangles(const Parsed& whole, nb::handle rectangles, const Buffer& out) {
   const Arguments& a = whole.a;
-  const Buffer buffer(rectangles, PyBUF_C_CONTIGUOUS);
+  const Buffer buffer(rectangles, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT);
+  require(is_index(letter_of(buffer.format())), "rectangles");
   const Index size = whole.working() == ElementType::float64 ? 8 : 4;
   std::vector<Rectangle> parsed(std::size_t(buffer.bytes()) / (6 * sizeof(Index)));
   Index used = 0;

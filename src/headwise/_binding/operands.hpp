@@ -40,6 +40,15 @@ class Buffer {
   bool held_ = false;
 };
 
+// The letter of a buffer's elements, without the mark of their byte order; none where they are not simple ones.
+inline char letter_of(const char* format) {
+  const std::string letters = format ? format : "B";
+  const std::size_t first = letters.find_first_not_of("@=<>!");
+  return first != std::string::npos && first + 1 == letters.size() ? letters[first] : '\0';
+}
+
+inline bool is_index(char letter) { return letter == 'l' || letter == 'q'; }
+
 enum class Role { input, whole_numbers, booleans, output };
 
 // An operand and the offsets of its outer items.
@@ -84,15 +93,14 @@ struct Operand {
   void set_type(Strided& s) const {
     const std::string format = buffer.format() ? buffer.format() : "B";
     s.swapped = format.find(PY_BIG_ENDIAN ? '<' : '>') != std::string::npos || format[0] == '!';
-    const std::string letters = format.substr(format.find_first_not_of("@=<>!"));
-    const char kind = letters.size() == 1 ? letters[0] : '\0';
+    const char kind = letter_of(format.c_str());
     const bool brain = format.find(":bfloat16:") != std::string::npos;
     s.type = brain         ? ElementType::bfloat16
              : kind == 'd' ? ElementType::float64
              : kind == 'e' ? ElementType::float16
                            : ElementType::float32;
     const bool known = role == Role::booleans        ? kind == '?'
-                       : role == Role::whole_numbers ? (kind == 'l' || kind == 'q') && !s.swapped
+                       : role == Role::whole_numbers ? is_index(kind) && !s.swapped
                                                      : brain || kind == 'd' || kind == 'f' || kind == 'e';
     if (!known) throw std::invalid_argument("headwise: no kernel for elements of format " + format);
   }

@@ -61,12 +61,17 @@ def read_call(Q: Any, K: Any, V: Any, past_key: Any, past_value: Any, a: Attribu
     v = _heads_apart("V", v, "kv_num_heads", a.kv_num_heads, a.opset)
     if not len(q) == len(k) == len(v):
         raise ValueError(f"Q, K and V must have the same batch, got shapes {_shapes(q, k, v)}")
+    if k.shape[2] != v.shape[2]:
+        raise ValueError(f"K and V must have the same length, got {k.shape[2]} and {v.shape[2]}")
     if (past_key is None) != (past_value is None):
         missing = "past_key" if past_key is None else "past_value"
         raise ValueError(f"past_key and past_value belong together: {missing} is missing")
     if past_key is None:
         return Call(q, k, v, None, side_by_side)
     keys, values = _joined("past_key", past_key, "K", k), _joined("past_value", past_value, "V", v)
+    if keys.shape[2] != values.shape[2]:
+        both = keys.shape[2] - k.shape[2], values.shape[2] - v.shape[2]
+        raise ValueError(f"past_key and past_value must have the same length, got {both}")
     return Call(q, keys, values, keys.shape[2] - k.shape[2], side_by_side)
 
 

@@ -62,5 +62,6 @@ def check_opset(opset: Any, name: str) -> None:
 
 def one_of(name: str, x: Any, choices: tuple[Any, ...]) -> None:
     """Check an attribute that has a few values only."""
-    if x not in choices:
+    number = None if x is None else whole_number(name, x)
+    if number not in choices:
         raise ValueError(f"{name} must be one of {', '.join(map(str, choices))}, got {x!r}")

@@ -12,13 +12,15 @@ import numpy as np
 from headwise._arrays import Array
 from headwise.lens.measures import KINDS, MEASURES, ROW_STATISTICS, Copies, Measure, row_measures
 from headwise.lens.recording import Layer, Recording, RecordingError
-from headwise.masks import POLARITY, causal
+from headwise.masks import causal
 from headwise.observation import Observation, observe
 from headwise.reference import resolve_offset
 from headwise.statistics import STATISTICS
 
 MAP_SIZE = 192  # longer texts are pooled to maps of at most this many rows and columns
 _TILE_BYTES = 32 << 20  # exact weights held at a time
+
+_POLARITY = "in headwise True means may attend; where True means masked, pass ~mask"
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,7 @@ class _Attention:
         except (TypeError, ValueError) as error:
             raise RecordingError(str(error)) from None
         if np.isneginf(seen.lse).all():
-            raise RecordingError(f"the mask blocks every key for every query: {POLARITY}")
+            raise RecordingError(f"the mask blocks every key for every query: {_POLARITY}")
         return seen
 
     def _statistics(self) -> list[str]:
