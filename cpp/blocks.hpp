@@ -205,6 +205,26 @@ inline void attend_tile(Block<S>& b, const Strip<S>& strip, const View<S>& view,
   add_visible_values<S>(value, count, b.a.value_dim, b.scores, b.correction, strip.sums);
 }
 
+// A finished row: its square, and whether any of it is NaN.
+struct Written {
+  double square;
+  bool nan;
+};
+
+// Divides one row by its total and writes it, each number as `round` gives it.
+template <class T, class Round>
+inline Written divide_row(const T* sums, Index step, T total, Index width, char* out, Index column, Round round) {
+  Written written{0, false};
+  for (Index d = 0; d < width; ++d) {
+    const T x = sums[d * step] / total;
+    const auto rounded = round(x);
+    std::memcpy(out + d * column, &rounded, sizeof rounded);
+    written.square += double(x) * double(x);
+    written.nan |= x != x;
+  }
+  return written;
+}
+
 // Divides by the total and writes one row out. Tells whether any of it is NaN.
 template <class T>
 inline bool write_row(const Arguments& a, Index item, const Row& row, Numbers<T> n, Index r, const T* sums,
@@ -212,19 +232,11 @@ inline bool write_row(const Arguments& a, Index item, const Row& row, Numbers<T>
   const Ending end(a, row, n, r);
   const T total = end.empty() ? T(1) : T(end.whole());
   char* out = a.output + (a.output_layout.at(item, row.head, row.query) - a.output_layout.data);
-  double square = 0;
-  bool nan = false;
-  with_rounding<T>(a.output_layout.type, [&](auto round) {
-    for (Index d = 0; d < a.value_dim; ++d) {
-      const T x = sums[d * step] / total;
-      const auto rounded = round(x);
-      std::memcpy(out + d * a.output_layout.column, &rounded, sizeof rounded);
-      square += double(x) * double(x);
-      nan |= x != x;
-    }
+  const Written written = with_rounding<T>(a.output_layout.type, [&](auto round) {
+    return divide_row(sums, step, total, a.value_dim, out, a.output_layout.column, round);
   });
-  write_statistics(a, item, row, n, r, end, std::sqrt(square));
-  return nan;
+  write_statistics(a, item, row, n, r, end, std::sqrt(written.square));
+  return written.nan;
 }
 
 template <class S>

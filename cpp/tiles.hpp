@@ -79,14 +79,10 @@ inline void with_reader(const Strided& source, Use use) {
 
 // Calls `use` with a function that turns a number of the working precision into one of the result's.
 template <class T, class Use>
-inline void with_rounding(ElementType type, Use use) {
-  if (type == ElementType::float16) {
-    use([](T x) { return to_float16(float(x)); });
-  } else if (type == ElementType::bfloat16) {
-    use([](T x) { return to_bfloat16(float(x)); });
-  } else {
-    use([](T x) { return x; });
-  }
+inline auto with_rounding(ElementType type, Use use) {
+  if (type == ElementType::float16) return use([](T x) { return to_float16(float(x)); });
+  if (type == ElementType::bfloat16) return use([](T x) { return to_bfloat16(float(x)); });
+  return use([](T x) { return x; });
 }
 
 template <class T>
