@@ -62,41 +62,62 @@ def draw(
     return query, key, value
 
 
+class Errors:
+    """Errors of one kind of number over many draws: mean and largest, and the numbers' size."""
+
+    def __init__(self) -> None:
+        self.total = self.most = self.size = 0.0
+        self.count = 0
+
+    def add(self, got: Array, true: Array) -> None:
+        with np.errstate(invalid="ignore"):
+            errors = np.where(got == true, 0, abs(got - true)).astype(np.float64)  # inf is inf
+        self.total += float(errors.sum())
+        self.most = float(np.maximum(self.most, np.max(errors, initial=0)))  # keeps NaN
+        self.size = max(self.size, float(np.max(abs(true[np.isfinite(true)]), initial=0)))
+        self.count += errors.size
+
+    @property
+    def mean(self) -> float:
+        return self.total / max(self.count, 1)
+
+
 class Pool:
     """The errors of a case over many draws: the kernels' and plain NumPy's in the same precision.
 
-    The error of one draw is a matter of luck, so the largest errors of all draws are compared.
+    The error of one number is a matter of luck, of the order in which both add up and of NumPy's
+    own kernels, so means are compared, and the largest errors with more room. Where scores are
+    large, outputs hang on ties that a rounding decides: there only log-sum-exps are compared.
     """
 
     def __init__(self, dtype: Any) -> None:
         self.dtype = np.dtype(dtype)
         self.wider = np.float64 if self.dtype == np.float32 else np.longdouble
-        self.errors = dict.fromkeys(INSTRUCTION_SETS, 0.0)
-        self.squares = dict.fromkeys(INSTRUCTION_SETS, 0.0)
-        self.plain_squares = 0.0
-        self.plain = self.size = 0.0
+        names = ("plain", *INSTRUCTION_SETS)
+        self.outputs = {name: Errors() for name in names}
+        self.logs = {name: Errors() for name in names}
 
     def add(self, inputs: Inputs, **options: Any) -> None:
         """Solve one call with every instruction set, and in full."""
-        true = reference.attention(*inputs, dtype=self.wider, **options).output
-        plain = reference.attention(*inputs, dtype=self.dtype, **options).output
-        self.plain = max(self.plain, error(plain, true))
-        self.plain_squares += float(np.sum((plain - true) ** 2))
-        self.size = max(self.size, float(np.max(abs(true), initial=0)))
+        true = reference.attention(*inputs, dtype=self.wider, **options)
+        self._add("plain", reference.attention(*inputs, dtype=self.dtype, **options), true)
         for name in INSTRUCTION_SETS:
             with forced(name):
-                got = headwise.scaled_dot_product_attention(*inputs, **options)
-            self.errors[name] = np.maximum(self.errors[name], error(got, true))  # keeps NaN
-            self.squares[name] += float(np.sum((got - true) ** 2))
+                self._add(name, headwise.observe(*inputs, statistics=(), **options), true)
 
-    def check(self) -> None:
-        bound = allowed(self.plain, self.size, self.dtype)
-        assert all(found <= bound for found in self.errors.values()), (self.errors, bound)
+    def _add(self, name: str, got: Any, true: reference.Reference) -> None:
+        self.outputs[name].add(got.output, true.output)
+        self.logs[name].add(got.lse, true.lse)
 
-    def check_mean_square(self) -> None:
-        """Compare root mean squares: where a few rows make the largest error, it is all luck."""
-        ratios = {name: (s / self.plain_squares) ** 0.5 for name, s in self.squares.items()}
-        assert all(ratio <= 1.5 for ratio in ratios.values()), ratios
+    def check(self, *, outputs: bool = True) -> None:
+        for kind in (self.logs, self.outputs) if outputs else (self.logs,):
+            plain = kind["plain"]
+            means = {name: errors.mean for name, errors in kind.items()}
+            bound = allowed(plain.mean, plain.size, self.dtype)
+            assert all(mean <= bound for mean in means.values()), (means, bound)
+            most = {name: errors.most for name, errors in kind.items()}
+            bound = 2 * allowed(plain.most, plain.size, self.dtype)
+            assert all(largest <= bound for largest in most.values()), (most, bound)
 
 
 def error(got: Array, true: Array) -> float:

@@ -23,7 +23,7 @@ def test_the_error_of_capped_scores(
     for n in (3, 17, 40, 300):
         inputs = draw(rng, (25, 2), (queries, n), (16, 8), dtype=dtype, kind=kind)
         pool.add(inputs, softcap=softcap)
-    pool.check_mean_square()
+    pool.check()
 
 
 def structured(rng: np.random.Generator, heads: int) -> dict[str, Any]:
