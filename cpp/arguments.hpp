@@ -120,8 +120,8 @@ struct Arguments {
   double scale = 1.0, softcap = 0;      // no cap: 0
   const double* sink_logits = nullptr;  // one for each head
   const double* slopes = nullptr;       // one for each head: the bias -slope · |distance|
-  const double* relative_table =
-      nullptr;  // [num_heads][2 · reach + 1]: the bias of each j - position, clipped at the ends
+  // [num_heads][2 · reach + 1]: the bias of each j - position, clipped at the ends.
+  const double* relative_table = nullptr;
   Index reach = 0;
   const Index* query_offset = nullptr;  // one for each outer item: position of query i is i + query_offset
   Index first_keys = 1;                 // how many keys `first_weight` adds up
@@ -135,7 +135,9 @@ struct Arguments {
       if (statistics[s]) return true;
     return false;
   }
-  [[gnu::always_inline]] bool biased() const { return bias.data || slopes || relative_table; }
+  // Whether rows have biases of their own, beside the slopes', which are one formula for all.
+  [[gnu::always_inline]] bool rows_biased() const { return bias.data || relative_table; }
+  [[gnu::always_inline]] bool biased() const { return rows_biased() || slopes; }
 };
 
 // Rows [begin, end) of key/value head `kv_head` of outer item `item`.

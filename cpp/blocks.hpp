@@ -95,7 +95,7 @@ inline View<S> view_tile(const Block<S>& b, const Strip<S>& strip, Keys tile) {
   if (view.whole) return view;
   for (Index r = 0; r < strip.count; ++r)
     view.seen[r] = look(b.a, b.range.item, strip.rows[r], tile, b.patterns + r * kTileKeys);
-  view.keys = hull(view.seen, strip.count, tile);
+  view.keys = seen_keys(view.seen, strip.count);
   view.whole = all_seen(view.seen, strip.count, view.keys);
   return view;
 }
@@ -132,7 +132,7 @@ inline void score_visible(Block<S>& b, const Strip<S>& strip, const View<S>& vie
   score_strip<S>(key, keys.end - keys.begin, a.head_dim, strip.query, b.scores);
   const Units<typename S::Element> units(a);
   if (finishes(a, units)) finish_strip(b, strip, keys, units);
-  if (!a.bias.data && !a.relative_table && view.whole) return;
+  if (!a.rows_biased() && view.whole) return;
   for (Index r = 0; r < strip.count; ++r)
     apply_row(a, b.range.item, strip.rows[r], view.of(r), keys, units.bias, b.scores + r, kStrip<S>);
 }

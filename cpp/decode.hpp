@@ -92,7 +92,7 @@ template <class S>
 inline Keys view_rows(Chunk<S>& c, Keys tile) {
   const Index rows = c.range.end - c.range.begin;
   for (Index r = 0; r < rows; ++r) c.seen[r] = look(c.a, c.range.item, c.rows[r], tile, c.patterns + r * kTileKeys);
-  const Keys keys = hull(c.seen, rows, tile);
+  const Keys keys = seen_keys(c.seen, rows);
   return {keys.empty() ? keys.end : tile.begin, keys.end};
 }
 

@@ -123,7 +123,7 @@ inline Index sum_of_distances(Index position, Keys keys) {
 // What a row can see: counted, not weighed, and whatever the scores are.
 template <class T>
 inline void update_visible(const Arguments& a, Index item, Numbers<T> n, Index r, const Row& row, const Seen& seen) {
-  if (!seen.pattern && !a.bias.data && !a.relative_table) {
+  if (!seen.pattern && !a.rows_biased()) {
     n.count(kVisible, r) += seen.keys.empty() ? 0 : seen.keys.end - seen.keys.begin;
     n.count(kVisibleDistances, r) = added(n.count(kVisibleDistances, r), sum_of_distances(row.position, seen.keys));
     return;

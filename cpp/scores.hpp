@@ -88,7 +88,7 @@ struct RelativeBias {
 // Calls `use(bias)` with a function of j: what the dense bias and the table, where given, add to the row's scores.
 template <class Use>
 inline void with_row_bias(const Arguments& a, Index item, const Row& row, Use use) {
-  if (!a.bias.data && !a.relative_table) return use([](Index) { return 0.0; });
+  if (!a.rows_biased()) return use([](Index) { return 0.0; });
   if (!a.bias.data) {
     const RelativeBias table(a, row);
     return use([&](Index j) { return table.at(j); });
@@ -140,7 +140,7 @@ inline bool finishes(const Arguments& a, const Units<T>& units) {
 template <class T>
 inline void apply_row(const Arguments& a, Index item, const Row& row, const Seen& seen, Keys keys, double bias_factor,
                       T* scores, Index step) {
-  if (a.bias.data || a.relative_table) add_bias(a, item, row, keys, bias_factor, scores, step);
+  if (a.rows_biased()) add_bias(a, item, row, keys, bias_factor, scores, step);
   for_hidden_keys(seen, keys, [&](Index j) { scores[(j - keys.begin) * step] = -T(__builtin_inf()); });
 }
 

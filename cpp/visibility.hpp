@@ -21,6 +21,13 @@ struct Keys {
 
 inline Keys common(Keys one, Keys other) { return {larger(one.begin, other.begin), smaller(one.end, other.end)}; }
 
+// The smallest range that holds both; an empty one, wherever it lies, adds nothing.
+inline Keys hull(Keys one, Keys other) {
+  if (other.empty()) return one;
+  if (one.empty()) return other;
+  return {smaller(one.begin, other.begin), larger(one.end, other.end)};
+}
+
 // The row sees no key outside `keys`; where `exact`, it sees all of them.
 struct Sight {
   Keys keys;
@@ -42,9 +49,8 @@ inline bool holds(Sight whole, Sight part) {
 inline Sight sight_of_either(Sight one, Sight other) {
   if (one.keys.empty() || holds(other, one)) return other;
   if (other.keys.empty() || holds(one, other)) return one;
-  const Keys hull{smaller(one.keys.begin, other.keys.begin), larger(one.keys.end, other.keys.end)};
   const bool touch = one.keys.begin <= other.keys.end && other.keys.begin <= one.keys.end;
-  return {hull, touch && one.exact && other.exact};
+  return {hull(one.keys, other.keys), touch && one.exact && other.exact};
 }
 
 inline Index read_index(const char* p) {
@@ -161,13 +167,9 @@ inline Seen look(const Arguments& a, Index item, const Row& row, Keys tile, unsi
 }
 
 // The smallest range that holds what every row sees.
-inline Keys hull(const Seen* seen, Index count, Keys tile) {
-  Keys keys{tile.end, tile.begin};
-  for (Index r = 0; r < count; ++r) {
-    if (seen[r].keys.empty()) continue;
-    keys.begin = smaller(keys.begin, seen[r].keys.begin);
-    keys.end = larger(keys.end, seen[r].keys.end);
-  }
+inline Keys seen_keys(const Seen* seen, Index count) {
+  Keys keys{0, 0};
+  for (Index r = 0; r < count; ++r) keys = hull(keys, seen[r].keys);
   return keys;
 }
 
@@ -207,12 +209,8 @@ inline void describe_rows(const Arguments& a, const RowRange& range, Row* rows) 
 
 // The keys that at least one of the rows may see.
 inline Keys visible_keys(const Row* rows, Index count) {
-  Keys seen{kUnbounded, 0};
-  for (Index r = 0; r < count; ++r) {
-    if (rows[r].sight.keys.empty()) continue;
-    seen.begin = smaller(seen.begin, rows[r].sight.keys.begin);
-    seen.end = larger(seen.end, rows[r].sight.keys.end);
-  }
+  Keys seen{0, 0};
+  for (Index r = 0; r < count; ++r) seen = hull(seen, rows[r].sight.keys);
   return seen;
 }
 

@@ -108,6 +108,18 @@ def widen(array: Array) -> Array:
     return bits.view(np.float32)
 
 
+def working_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the precision that floats of a dtype are computed in: float64, else float32."""
+    return np.dtype(np.float64 if dtype.itemsize == 8 else np.float32)
+
+
+def same_dtype(one: Array, other: Array) -> bool:
+    """Tell whether two arrays hold the same numbers, in whatever byte order."""
+    if one.dtype == other.dtype:
+        return True
+    return one.dtype.newbyteorder("=") == other.dtype.newbyteorder("=")
+
+
 def to_working(array: Array) -> Array:
     """Return floats in the precision that is computed in: 16 bits become float32."""
     return widen(array).astype(np.float32) if array.dtype.itemsize == 2 else array
@@ -204,6 +216,19 @@ def to_additive(name: str, x: Any) -> Array:
         return array.astype(np.float32)
     advice = "pass it as mask=" if array.dtype.kind == "b" else "convert it first"
     raise TypeError(f"{name} has dtype {array.dtype}, expected floating point: {advice}")
+
+
+def to_numbers(name: str, x: Any) -> Array:
+    """Return a private float64 array of floats or whole numbers.
+
+    Raises
+    ------
+    TypeError
+        For every other dtype.
+    """
+    array = to_numpy(name, x)
+    floats = array if array.dtype.kind in "iu" else widen(to_additive(name, array))
+    return np.array(floats, dtype=np.float64, order="C")
 
 
 def like(x: Any, array: Array) -> Any:

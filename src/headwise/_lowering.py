@@ -23,7 +23,7 @@ from headwise._mask_kinds import (
     operands,
     refuse_names,
 )
-from headwise._shapes import FAR, Sizes, check_broadcast, per_item
+from headwise._shapes import FAR, Sizes, broadcasts, check_broadcast, per_item
 from headwise.biases import Bias
 
 Step = tuple[Any, ...]  # a kind's number and what it needs, see MaskStep in cpp/arguments.hpp
@@ -183,10 +183,7 @@ def _documents(mask: Documents, sizes: Sizes) -> Program:
     mask.check_lengths(sizes.query_len, sizes.kv_len)
     queries, keys = mask.query_ids, mask.key_ids
     for name, ids in (("query_ids", queries), ("key_ids", keys)):
-        lead = (1,) * (len(sizes.outer) + 1 - ids.ndim) + ids.shape[:-1]
-        if len(lead) > len(sizes.outer) or any(
-            n not in {1, m} for n, m in zip(lead, sizes.outer, strict=True)
-        ):
+        if not broadcasts(ids.shape[:-1], sizes.outer):
             raise ValueError(
                 f"{name} of documents must have shape (..., {ids.shape[-1]}) with one row for each "
                 f"batch item of shape {shape_text(sizes.outer)}, got {shape_text(ids.shape)}"

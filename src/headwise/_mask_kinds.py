@@ -166,6 +166,11 @@ class Band(Mask):
     left: int | None = None
     right: int | None = None
 
+    @property
+    def is_causal(self) -> bool:
+        """Whether this is the causal mask."""
+        return (self.left, self.right) == (None, 0)
+
     def _sees(self, i: Any, j: Any, where: Where) -> Any:
         ahead = j - (i + where.query_offset)
         seen = np.ones(np.shape(ahead), dtype=np.bool_)
@@ -177,7 +182,7 @@ class Band(Mask):
         return (self.left, self.right)
 
     def __repr__(self) -> str:
-        if (self.left, self.right) == (None, 0):
+        if self.is_causal:
             return "causal()"
         return f"window({self.left}, {self.right})"
 

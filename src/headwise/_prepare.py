@@ -7,7 +7,16 @@ from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
-from headwise._arrays import Array, dtype_name, to_additive, to_numpy, to_operand, widen
+from headwise._arrays import (
+    Array,
+    dtype_name,
+    same_dtype,
+    to_additive,
+    to_numbers,
+    to_operand,
+    widen,
+    working_dtype,
+)
 from headwise._errors import shape_text
 from headwise._lowering import Lowered, lower
 from headwise._mask_kinds import Mask
@@ -68,7 +77,7 @@ class Prepared(NamedTuple):
     @property
     def working_dtype(self) -> np.dtype[Any]:
         """The precision of scores, sums and statistics."""
-        return np.dtype(np.float64 if self.query.dtype.itemsize == 8 else np.float32)
+        return working_dtype(self.query.dtype)
 
     @property
     def operands(self) -> list[Array]:
@@ -119,11 +128,9 @@ def prepare(
 
 def _check_dtypes(q: Array, k: Array, v: Array) -> None:
     """Check that key and value have the query's dtype, or 16 bits where the query is float32."""
-    if k.dtype == q.dtype == v.dtype:
-        return
     for name, array in (("key", k), ("value", v)):
-        same = array.dtype.newbyteorder("=") == q.dtype.newbyteorder("=")
-        if not same and not (q.dtype.itemsize == 4 and array.dtype.itemsize == 2):
+        mixed = q.dtype.itemsize == 4 and array.dtype.itemsize == 2
+        if not mixed and not same_dtype(array, q):
             raise TypeError(
                 f"{name} is {dtype_name(array)} and query is {dtype_name(q)}, expected the same, "
                 "or float16 or bfloat16 with a float32 query: convert one of them (lists and whole "
@@ -188,10 +195,7 @@ def _sum_biases(one: Array | None, other: Array | None) -> Array | None:
 def _sinks(sink_logits: Any, sizes: Sizes) -> Array | None:
     if sink_logits is None:
         return None
-    array = to_numpy("sink_logits", sink_logits)
-    if array.dtype.kind in "iu":
-        array = array.astype(np.float64)
-    array = np.array(widen(to_additive("sink_logits", array)), dtype=np.float64, order="C")
+    array = to_numbers("sink_logits", sink_logits)
     heads = sizes.heads
     if array.shape not in {(heads,), ()}:
         raise ValueError(

@@ -106,11 +106,16 @@ def _num_heads(q: Array, k: Array, v: Array) -> int | None:
     )
 
 
+def broadcasts(shape: tuple[int, ...], want: tuple[int, ...]) -> bool:
+    """Tell whether a shape broadcasts to another without making it larger."""
+    padded = (1,) * (len(want) - len(shape)) + shape
+    return len(padded) == len(want) and all(n in {1, m} for n, m in zip(padded, want, strict=True))
+
+
 def check_broadcast(name: str, shape: tuple[int, ...], sizes: Sizes) -> None:
     """Check that a mask or bias broadcasts to the scores."""
     want = sizes.scores
-    padded = (1,) * (len(want) - len(shape)) + shape
-    if len(padded) == len(want) and all(n in {1, m} for n, m in zip(padded, want, strict=True)):
+    if broadcasts(shape, want):
         return
     raise ValueError(
         f"{name} must broadcast to (..., num_heads, query_len, kv_len) = {shape_text(want)}, got "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headwise._arrays import to_additive, widen
+from headwise._arrays import to_additive, to_numbers, widen
 from headwise._errors import shape_text
 from headwise._mask_kinds import Value, query_positions
 from headwise._numbers import whole_number
@@ -227,9 +227,6 @@ def relative(table: Any) -> Bias:
 
 def _numbers(name: str, x: Any) -> NDArray[np.float64]:
     """Return a private, read-only float64 array."""
-    array = np.asarray(x) if isinstance(x, list | tuple) else x
-    if isinstance(array, np.ndarray) and array.dtype.kind in "iu":
-        array = array.astype(np.float64)
-    array = np.array(widen(to_additive(name, array)), dtype=np.float64, order="C")
+    array = to_numbers(name, x)
     array.flags.writeable = False
     return array

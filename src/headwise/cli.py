@@ -22,7 +22,7 @@ import headwise
 from headwise import _binding
 from headwise._errors import listing
 from headwise._threads import explain_num_threads, get_num_threads
-from headwise.conformance.command import add_check
+from headwise.cli_check import add_check
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,16 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from headwise._arrays import Array, dtype_name, is_float, like, rounded, to_numpy, widen
+from headwise._arrays import (
+    Array,
+    dtype_name,
+    is_float,
+    like,
+    rounded,
+    same_dtype,
+    to_numpy,
+    widen,
+)
 from headwise._errors import shape_text
 
 ArrayT = TypeVar("ArrayT")
@@ -86,7 +95,7 @@ def _check(a: Array, log_a: Array, b: Array, log_b: Array) -> None:
                 f"{name} is {dtype_name(log)}, expected float32 or float64, as observe gives it"
             )
     for name, one, other in (("output_b", b, a), ("lse_b", log_b, log_a)):
-        if one.dtype.newbyteorder("=") != other.dtype.newbyteorder("="):
+        if not same_dtype(one, other):
             raise TypeError(
                 f"{name} is {dtype_name(one)}, expected {dtype_name(other)} as the other has"
             )

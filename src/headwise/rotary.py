@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from headwise._arrays import Array, like, rounded, to_numpy, to_operand, widen
+from headwise._arrays import Array, like, rounded, to_numpy, to_operand, widen, working_dtype
 from headwise._errors import shape_text
 from headwise._numbers import finite_number, whole_number
 from headwise.heads import split_heads
@@ -84,7 +84,7 @@ def rotary_embedding(
     array = to_operand("x", x)
     heads = _heads_apart(array, num_heads)
     turned = _rotary_dim(rotary_dim, heads.shape[-1])
-    working = np.float64 if array.dtype.itemsize == 8 else np.float32
+    working = working_dtype(array.dtype)
     positions = _positions(position_ids, heads)
     tables = [_table(name, t, positions, heads, turned) for name, t in (("cos", cos), ("sin", sin))]
     c, s = (t.astype(working)[..., None, :, :] for t in tables)

@@ -20,7 +20,7 @@ FLOORS = {
     "heads": 3, "layer": 3, "rotary": 3,
     "lens": 4,
     "adapters": 5, "conformance": 5,
-    "cli": 6,
+    "cli": 6, "cli_check": 6,
     "__init__": 6,
 }  # fmt: skip
 START = {"numpy"}  # what `import headwise` may load beside the standard library

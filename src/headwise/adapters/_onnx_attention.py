@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 
 from headwise import reference
-from headwise._arrays import Array, dtype_name, is_float, rounded, to_numpy, to_operand
+from headwise._arrays import (
+    Array,
+    dtype_name,
+    is_float,
+    rounded,
+    same_dtype,
+    to_numpy,
+    to_operand,
+    working_dtype,
+)
 from headwise._errors import shape_text
 from headwise.adapters._onnx_attributes import CAPPED, FLOAT64, SCALED, WEIGHTS, Attributes
 from headwise.attention import scaled_dot_product_attention
@@ -54,7 +63,7 @@ def read_call(Q: Any, K: Any, V: Any, past_key: Any, past_value: Any, a: Attribu
             "Q, K and V must all have 4 dimensions (batch, heads, length, dim), or all 3 (batch, "
             f"length, heads · dim), got {_shapes(q, k, v)}"
         )
-    _same_dtype("K", k, "Q", q)
+    _check_same_dtype("K", k, "Q", q)
     side_by_side = q.ndim == 3
     q = _heads_apart("Q", q, "q_num_heads", a.q_num_heads, a.opset)
     k = _heads_apart("K", k, "kv_num_heads", a.kv_num_heads, a.opset)
@@ -118,8 +127,8 @@ def attend(call: Call, visible: Visible, a: Attributes) -> tuple[Array, Array | 
 
 def _scores(call: Call, visible: Visible, a: Attributes) -> Array:
     """Return scores as far as the mode wants them: scaled, capped, or with masks and bias."""
-    double = call.query.dtype.itemsize == 8 or a.softmax_precision == FLOAT64
-    working = np.float64 if double else np.float32
+    double = a.softmax_precision == FLOAT64
+    working = np.dtype(np.float64) if double else working_dtype(call.query.dtype)
     q, k = (reference.as_floats(x, working) for x in (call.query, call.key))
     with np.errstate(invalid="ignore", over="ignore"):
         scores = reference.score(q, reference.repeat_heads(k, q), a.scale)
@@ -155,7 +164,7 @@ def _operands(call: Call, a: Attributes) -> tuple[Array, Array, Array]:
     q, k, v = call.query, call.key, call.value
     if a.softmax_precision == FLOAT64 or 8 in {q.dtype.itemsize, v.dtype.itemsize}:
         q, k, v = (x if x.dtype.itemsize == 8 else reference.as_floats(x, "f8") for x in (q, k, v))
-    elif not _alike(q, v):
+    elif not same_dtype(q, v):
         q = reference.as_floats(q, np.float32)  # key and value may have 16 bits
     return q, k, v
 
@@ -180,7 +189,7 @@ def _heads_apart(name: str, x: Array, attribute: str, heads: int | None, opset: 
 def _joined(name: str, past: Any, new_name: str, new: Array) -> Array:
     """Put the cache in front of what is new."""
     array = to_operand(name, past)
-    _same_dtype(name, array, new_name, new)
+    _check_same_dtype(name, array, new_name, new)
     batch, heads, _, dim = new.shape
     if array.ndim != 4 or array.shape[:2] != (batch, heads) or array.shape[3] != dim:
         raise ValueError(
@@ -232,16 +241,12 @@ def _nonpad(nonpad_kv_seqlen: Any, call: Call, seen: int, opset: int) -> Array:
     return counts.astype(np.int64)
 
 
-def _same_dtype(name: str, x: Array, other: str, y: Array) -> None:
-    if not _alike(x, y):
+def _check_same_dtype(name: str, x: Array, other: str, y: Array) -> None:
+    if not same_dtype(x, y):
         raise TypeError(
             f"{name} has dtype {dtype_name(x)} and {other} has {dtype_name(y)}, expected the "
             "same: convert one of them"
         )
-
-
-def _alike(x: Array, y: Array) -> bool:
-    return x.dtype.newbyteorder("=") == y.dtype.newbyteorder("=")
 
 
 def _shapes(*arrays: Array) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from headwise._mask_kinds import Band, Dense, Lengths
 from headwise.conformance.calls import parts_of
-from headwise.conformance.cases import Array, Call, NotOfferedError, dtype_of
+from headwise.conformance.cases import Array, Call, NotOfferedError
 from headwise.conformance.outcome import ATTENTION, Target
 
 Refusals = tuple[type[BaseException], ...]
@@ -139,7 +139,7 @@ class Jax(Backend):
     def _structured(self, mask: Any, corner: Any) -> dict[str, Any]:
         if corner is not None and not is_corner(corner, "upper_left"):
             raise NotOfferedError("no query_offset but the upper left corner")
-        if isinstance(mask, Band) and (mask.left, mask.right) == (None, 0):
+        if isinstance(mask, Band) and mask.is_causal:
             return {"is_causal": True}
         if isinstance(mask, Band) and mask.left is not None and mask.right is not None:
             return {"local_window_size": (mask.left, mask.right)}
@@ -202,7 +202,7 @@ def _is_dense(part: Any) -> bool:
 def causal_alone(structured: list[Any], others: str) -> bool:
     """Tell whether there is a causal mask; any other structured one is not offered."""
     for mask in structured:
-        if not (isinstance(mask, Band) and (mask.left, mask.right) == (None, 0)):
+        if not (isinstance(mask, Band) and mask.is_causal):
             raise NotOfferedError(f"no {others}: got {mask!r}")
     return bool(structured)
 
@@ -264,6 +264,3 @@ def load(name: str) -> Target:
     refusals: Refusals = (ValueError, TypeError, *backend.refusals())
     holder = backend.library.heads if name == "headwise" else None
     return Target(functions, backend.run, holder, refusals, backend.about())
-
-
-__all__ = ["BACKENDS", "Backend", "converter", "dtype_of", "load", "refusals_of"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from headwise._mask_kinds import Band, Both, Dense, Lengths
+from headwise._mask_kinds import Band, Both, Dense, Lengths, operands
 from headwise.conformance.cases import INPUTS, Array, Call, NotOfferedError
 
 # headwise's name of an option, and other names it may go by; the first one that is there is used.
@@ -98,13 +98,12 @@ def spell_out(options: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def parts_of(mask: Any) -> list[Any]:
     """Return what a mask joins with ``&``; an array is itself."""
-    return [*parts_of(mask.one), *parts_of(mask.other)] if isinstance(mask, Both) else [mask]
+    return operands(mask) if isinstance(mask, Both) else [mask]
 
 
 def _part(mask: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(mask, Band):
-        causal = (mask.left, mask.right) == (None, 0)
-        yield ("causal", True) if causal else ("window", (mask.left, mask.right))
+        yield ("causal", True) if mask.is_causal else ("window", (mask.left, mask.right))
     elif isinstance(mask, Lengths):
         if mask.left:
             raise NotOfferedError("no parameter for padding on the left")

@@ -16,8 +16,6 @@ from headwise.conformance.calls import parameters_of, run_function
 from headwise.conformance.cases import FUNCTIONS, Call
 from headwise.conformance.outcome import Target, place
 
-ARRAYS = ("numpy", "torch", "jax")
-
 
 class TargetError(Exception):
     """The target cannot be checked at all; the text says why and what to do."""

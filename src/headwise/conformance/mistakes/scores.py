@@ -104,10 +104,6 @@ def _of_queries(query: Array, key: Array) -> Array:
     return plain.product(key, query)
 
 
-def _transposed_scores(query: Array, key: Array) -> Array:
-    return plain.product(query, key).swapaxes(-1, -2)
-
-
 def _cosine(query: Array, key: Array) -> Array:
     lengths = (np.linalg.norm(x, axis=-1, keepdims=True) for x in (query, key))
     return plain.product(*(x / n for x, n in zip((query, key), lengths, strict=True)))
