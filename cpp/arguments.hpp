@@ -130,6 +130,8 @@ struct Arguments {
 
   [[gnu::always_inline]] Index group() const { return num_heads / num_kv_heads; }
   [[gnu::always_inline]] Index rows() const { return group() * query_len; }
+  // Whether any statistic is asked for, and whether any that needs more than a row's maximum and total.
+  [[gnu::always_inline]] bool reported() const { return statistics[kLse] || observed(); }
   [[gnu::always_inline]] bool observed() const {
     for (int s = kMaxScore; s < kNumStatistics; ++s)
       if (statistics[s]) return true;

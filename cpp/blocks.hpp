@@ -42,6 +42,7 @@ template <class S>
 struct Block {
   using T = typename S::Element;
   const Arguments& a;
+  const Units<T> units;
   RowRange range;
   Index strips;
   Scratch scratch;
@@ -50,9 +51,10 @@ struct Block {
   T *correction, *offset, *tile_maximum, *where;  // one number for each lane of a strip
   unsigned char* patterns;                        // of a strip's rows, kTileKeys each
   bool observed, careful = false;
+  Prefetcher ahead;
 
   Block(const Arguments& arguments, const RowRange& r, char* buffer)
-      : a(arguments), range(r), strips((r.end - r.begin + kStrip<S> - 1) / kStrip<S>), scratch(buffer) {
+      : a(arguments), units(a), range(r), strips((r.end - r.begin + kStrip<S> - 1) / kStrip<S>), scratch(buffer) {
     rows = scratch.take<Row>(r.end - r.begin);
     scores = scratch.take<T>(kTileKeys * kStrip<S>);
     key = scratch.take<T>(kTileKeys * copied_stride<T>(a.head_dim));
@@ -74,15 +76,11 @@ struct Block {
 };
 
 template <class S>
-inline void begin_strip(const Arguments& a, Index item, Strip<S>& strip) {
-  using T = typename S::Element;
+inline void begin_strip(const Arguments& a, const Units<typename S::Element>& units, Index item, Strip<S>& strip) {
   strip.shared = shared_keys(strip.rows, strip.count);
-  for (Index k = 0; k < a.head_dim * kStrip<S>; ++k) strip.query[k] = 0;
-  for (Index r = 0; r < strip.count; ++r) {
-    const Row& row = strip.rows[r];
-    pack_query<T>(a.query, a.query.at(item, row.head, row.query), a.head_dim, Units<T>(a).query, strip.query + r,
-                  kStrip<S>);
-  }
+  const char* rows[kStrip<S>];
+  for (Index r = 0; r < strip.count; ++r) rows[r] = a.query.at(item, strip.rows[r].head, strip.rows[r].query);
+  pack_rows<S>(a.query, rows, strip.count, a.head_dim, units.query, strip.query, kStrip<S>);
   for (Index k = 0; k < a.value_dim * kStrip<S>; ++k) strip.sums[k] = 0;
   init(strip.numbers);
 }
@@ -112,16 +110,16 @@ inline Distances<S, kVectors> lane_distances(Block<S>& b, const Strip<S>& strip,
 }
 
 template <class S>
-inline void finish_strip(Block<S>& b, const Strip<S>& strip, Keys keys, const Units<typename S::Element>& units) {
+inline void finish_strip(Block<S>& b, const Strip<S>& strip, Keys keys) {
   using T = typename S::Element;
   typename S::Vector falls[kVectors];
   const auto distances = lane_distances<S>(b, strip, keys.begin);
   if (b.a.slopes) {
     for (Index r = 0; r < kStrip<S>; ++r)
-      b.offset[r] = r < strip.count ? T(-b.a.slopes[strip.rows[r].head] * units.bias) : T(0);
+      b.offset[r] = r < strip.count ? T(-b.a.slopes[strip.rows[r].head] * b.units.bias) : T(0);
     for (int v = 0; v < kVectors; ++v) falls[v] = S::load(b.offset + v * S::width);
   }
-  finish_scores<S, kVectors>(b.scores, keys.end - keys.begin, units, b.a.slopes ? falls : nullptr, distances);
+  finish_scores<S, kVectors>(b.scores, keys.end - keys.begin, b.units, b.a.slopes ? falls : nullptr, distances);
 }
 
 // Scores of the strip's rows against the keys in view.
@@ -129,12 +127,11 @@ template <class S>
 inline void score_visible(Block<S>& b, const Strip<S>& strip, const View<S>& view, Tile<typename S::Element> key) {
   const Arguments& a = b.a;
   const Keys keys = view.keys;
-  score_strip<S>(key, keys.end - keys.begin, a.head_dim, strip.query, b.scores);
-  const Units<typename S::Element> units(a);
-  if (finishes(a, units)) finish_strip(b, strip, keys, units);
+  score_strip<S>(key, keys.end - keys.begin, a.head_dim, strip.query, b.scores, b.ahead);
+  if (finishes(a, b.units)) finish_strip(b, strip, keys);
   if (!a.rows_biased() && view.whole) return;
   for (Index r = 0; r < strip.count; ++r)
-    apply_row(a, b.range.item, strip.rows[r], view.of(r), keys, units.bias, b.scores + r, kStrip<S>);
+    apply_row(a, b.range.item, strip.rows[r], view.of(r), keys, b.units.bias, b.scores + r, kStrip<S>);
 }
 
 // The observers' update before the weights exist: the key of the largest, and what is visible.
@@ -159,8 +156,8 @@ template <class S, bool observed>
 inline void weigh_strip(Block<S>& b, const Strip<S>& strip, const View<S>& view) {
   using T = typename S::Element;
   const Keys keys = view.keys;
-  Pass<S, kVectors, observed> pass{
-      b.scores, keys.end - keys.begin, keys.begin % 64, {}, Exponent<S>(Units<T>(b.a).exponent), {}};
+  Pass<S, kVectors, observed> pass{b.scores, keys.end - keys.begin,         keys.begin % 64,
+                                   {},       Exponent<S>(b.units.exponent), {}};
   largest<S, kVectors>(b.scores, pass.count, pass.maximum);
   if constexpr (observed) {
     observe_scores(b, strip, view, pass.maximum);
@@ -197,7 +194,7 @@ inline void attend_tile(Block<S>& b, const Strip<S>& strip, const View<S>& view,
   b.observed ? weigh_strip<S, true>(b, strip, view) : weigh_strip<S, false>(b, strip, view);
   const Index count = view.keys.end - view.keys.begin;
   if (!b.careful) {
-    add_weighted_values<S>(value, count, b.a.value_dim, b.scores, b.correction, strip.sums);
+    add_weighted_values<S>(value, count, b.a.value_dim, b.scores, b.correction, strip.sums, b.ahead);
     return;
   }
   for (Index r = 0; r < strip.count; ++r)
@@ -205,38 +202,71 @@ inline void attend_tile(Block<S>& b, const Strip<S>& strip, const View<S>& view,
   add_visible_values<S>(value, count, b.a.value_dim, b.scores, b.correction, strip.sums);
 }
 
-// A finished row: its square, and whether any of it is NaN.
-struct Written {
-  double square;
-  bool nan;
-};
-
-// Divides one row by its total and writes it, each number as `round` gives it.
-template <class T, class Round>
-inline Written divide_row(const T* sums, Index step, T total, Index width, char* out, Index column, Round round) {
-  Written written{0, false};
-  for (Index d = 0; d < width; ++d) {
-    const T x = sums[d * step] / total;
-    const auto rounded = round(x);
-    std::memcpy(out + d * column, &rounded, sizeof rounded);
-    written.square += double(x) * double(x);
-    written.nan |= x != x;
+// Sums of each lane become outputs, divided by the lane's total. Tells whether any came out as NaN or infinite, which
+// less itself is no longer 0.
+template <class S>
+inline bool divide_sums(typename S::Element* sums, Index value_dim, Index lanes, typename S::Vector totals) {
+  const Divisor<S> by(totals);
+  auto flaws = S::set(0);
+  for (Index d = 0; d < value_dim; ++d) {
+    const auto quotient = by.divide(S::load(sums + d * lanes));
+    flaws = S::add(flaws, S::sub(quotient, quotient));
+    S::store(sums + d * lanes, quotient);
   }
-  return written;
+  return S::sum(flaws) != 0;
 }
 
-// Divides by the total and writes one row out. Tells whether any of it is NaN.
+// Each lane's length, as the sum of its squares.
 template <class T>
-inline bool write_row(const Arguments& a, Index item, const Row& row, Numbers<T> n, Index r, const T* sums,
-                      Index step) {
-  const Ending end(a, row, n, r);
-  const T total = end.empty() ? T(1) : T(end.whole());
-  char* out = a.output + (a.output_layout.at(item, row.head, row.query) - a.output_layout.data);
-  const Written written = with_rounding<T>(a.output_layout.type, [&](auto round) {
-    return divide_row(sums, step, total, a.value_dim, out, a.output_layout.column, round);
-  });
-  write_statistics(a, item, row, n, r, end, std::sqrt(written.square));
-  return written.nan;
+inline void square_sums(const T* outputs, Index value_dim, Index lanes, double* squares) {
+  for (Index r = 0; r < lanes; ++r) squares[r] = 0;
+  for (Index d = 0; d < value_dim; ++d)
+    for (Index r = 0; r < lanes; ++r) squares[r] += double(outputs[d * lanes + r]) * double(outputs[d * lanes + r]);
+}
+
+template <class S>
+inline void report_strip(const Block<S>& b, const Strip<S>& strip) {
+  double squares[kStrip<S>] = {};
+  if (b.a.statistics[kOutputNorm]) square_sums(strip.sums, b.a.value_dim, kStrip<S>, squares);
+  for (Index r = 0; r < strip.count; ++r) {
+    const Row& row = strip.rows[r];
+    const Ending end(b.a, b.units, row, strip.numbers, r);
+    write_statistics(b.a, b.range.item, row, strip.numbers, r, end, std::sqrt(squares[r]));
+  }
+}
+
+// A strip's outputs and statistics. Tells whether any output came out as NaN or infinite.
+template <class S>
+inline bool end_strip(const Block<S>& b, const Strip<S>& strip) {
+  using T = typename S::Element;
+  const Arguments& a = b.a;
+  T totals[kStrip<S>];
+  char* outputs[kStrip<S>];
+  for (Index r = 0; r < kStrip<S>; ++r) totals[r] = 1;
+  for (Index r = 0; r < strip.count; ++r) {
+    totals[r] = T(Ending(a, b.units, strip.rows[r], strip.numbers, r).divisor());
+    outputs[r] = place_of_output(a, b.range.item, strip.rows[r]);
+  }
+  bool odd = false;
+  for (int v = 0; v < kStrip<S>; v += S::width)
+    odd |= divide_sums<S>(strip.sums + v, a.value_dim, kStrip<S>, S::load(totals + v));
+  unpack_rows<S>(strip.sums, kStrip<S>, a.output_layout, outputs, strip.count, a.value_dim);
+  if (a.reported()) report_strip(b, strip);
+  return odd;
+}
+
+// While the first strip of a tile is at work, memory brings what comes next: the tile's values, unless they were
+// copied, and the next tile's keys.
+template <class S>
+inline void prefetch_next(Block<S>& b, Keys tile, Keys within) {
+  const Arguments& a = b.a;
+  const auto first = [&](const Strided& operand, Index j) { return operand.at(b.range.item, b.range.kv_head, j); };
+  const Keys next{tile.end, smaller(tile.end + kTileKeys, within.end)};
+  const char* value = first(a.value, tile.begin);
+  const Keys values = usable_in_place<typename S::Element>(a.value, value, true) ? tile : next;
+  b.ahead = {};
+  b.ahead.add(a.value, first(a.value, values.begin), values.end - values.begin, a.value_dim);
+  b.ahead.add(a.key, first(a.key, next.begin), next.end - next.begin, a.head_dim);
 }
 
 template <class S>
@@ -250,6 +280,7 @@ inline void attend_tiles(Block<S>& b, const Strip<S>* strips, Keys within) {
         load_tile(a.key, a.key.at(b.range.item, b.range.kv_head, tile.begin), count, a.head_dim, true, b.key);
     const auto value =
         load_tile(a.value, a.value.at(b.range.item, b.range.kv_head, tile.begin), count, a.value_dim, true, b.value);
+    prefetch_next(b, tile, within);
     for (Index s = 0; s < b.strips; ++s) {
       const View<S> view = view_tile(b, strips[s], tile);
       if (view.keys.empty()) continue;
@@ -269,13 +300,11 @@ inline bool attend_rows(const Arguments& a, const RowRange& range, char* buffer,
   b.careful = careful;
   describe_rows(a, range, b.rows);
   Strip<S> strips[kMaxStrips];
-  for (Index s = 0; s < b.strips; ++s) begin_strip<S>(a, range.item, strips[s] = b.take_strip(s));
+  for (Index s = 0; s < b.strips; ++s) begin_strip<S>(a, b.units, range.item, strips[s] = b.take_strip(s));
   attend_tiles<S>(b, strips, visible_keys(b.rows, range.end - range.begin));
   if (a.stop()) return false;
   bool nan = false;
-  for (Index s = 0; s < b.strips; ++s)
-    for (Index r = 0; r < strips[s].count; ++r)
-      nan |= write_row(a, range.item, strips[s].rows[r], strips[s].numbers, r, strips[s].sums + r, kStrip<S>);
+  for (Index s = 0; s < b.strips; ++s) nan |= end_strip<S>(b, strips[s]);
   return nan;
 }
 

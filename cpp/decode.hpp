@@ -5,6 +5,7 @@
 #pragma once
 
 #include "blocks.hpp"
+#include "row_products.hpp"
 
 namespace headwise {
 namespace {
@@ -18,21 +19,23 @@ inline Index chunk_keys(const Arguments& a) {
 }
 
 // What one chunk leaves behind: numbers and unnormalised sums of each row.
-template <class T>
+template <class S>
 struct Partial {
+  using T = typename S::Element;
   Numbers<T> numbers;
-  T* sums;  // [rows][value_dim]
+  Rows<T> sums;
 
   static Partial take(Scratch& scratch, const Arguments& a) {
     const auto numbers = Numbers<T>::take(scratch, a.rows());
-    return {numbers, scratch.take<T>(a.rows() * a.value_dim)};
+    const Index stride = padded<S>(a.value_dim);
+    return {numbers, {scratch.take<T>(a.rows() * stride), a.rows(), stride}};
   }
 };
 
-template <class T>
+template <class S>
 inline Index partial_bytes(const Arguments& a) {
   Scratch scratch(nullptr);
-  Partial<T>::take(scratch, a);
+  Partial<S>::take(scratch, a);
   return scratch.used();
 }
 
@@ -40,18 +43,22 @@ template <class S>
 struct Chunk {
   using T = typename S::Element;
   const Arguments& a;
+  const Units<T> units;
   RowRange range;
   Scratch scratch;
   Row* rows;
-  T *query, *scores, *key, *value;
+  Rows<T> query, scores;
+  T *correction, *key, *value;
   Seen* seen;
   unsigned char* patterns;
   bool observed, careful = false;
 
-  Chunk(const Arguments& arguments, const RowRange& r, char* buffer) : a(arguments), range(r), scratch(buffer) {
+  Chunk(const Arguments& arguments, const RowRange& r, char* buffer)
+      : a(arguments), units(a), range(r), scratch(buffer) {
     rows = scratch.take<Row>(a.rows());
-    query = scratch.take<T>(a.rows() * a.head_dim);
-    scores = scratch.take<T>(a.rows() * kTileKeys);
+    query = {scratch.take<T>(a.rows() * padded<S>(a.head_dim)), a.rows(), padded<S>(a.head_dim)};
+    scores = {scratch.take<T>(a.rows() * kTileKeys), a.rows(), kTileKeys};
+    correction = scratch.take<T>(a.rows());
     key = scratch.take<T>(kTileKeys * copied_stride<T>(a.head_dim));
     value = scratch.take<T>(kTileKeys * copied_stride<T>(a.value_dim));
     seen = scratch.take<Seen>(a.rows());
@@ -63,12 +70,16 @@ struct Chunk {
 // Describes the chunk's rows and packs their queries.
 template <class S>
 inline void begin_rows(Chunk<S>& c) {
-  using T = typename S::Element;
   const Arguments& a = c.a;
   describe_rows(a, c.range, c.rows);
-  for (Index r = 0; r < c.range.end - c.range.begin; ++r)
-    pack_query<T>(a.query, a.query.at(c.range.item, c.rows[r].head, c.rows[r].query), a.head_dim, Units<T>(a).query,
-                  c.query + r * a.head_dim, 1);
+  c.query.count = c.scores.count = c.range.end - c.range.begin;
+  for (Index r = 0; r < c.query.count; ++r) {
+    const char* row = a.query.at(c.range.item, c.rows[r].head, c.rows[r].query);
+    for (Index d = 0; d < a.head_dim; d += S::width) {
+      const auto numbers = load_part<S>(a.query, row, d, smaller<Index>(S::width, a.head_dim - d));
+      S::store(c.query.row(r) + d, S::mul(numbers, S::set(c.units.query)));
+    }
+  }
 }
 
 // The first key that has the row's largest score.
@@ -96,34 +107,35 @@ inline Keys view_rows(Chunk<S>& c, Keys tile) {
   return {keys.empty() ? keys.end : tile.begin, keys.end};
 }
 
-// Scores of one row against some keys.
+// Scores of all rows against some keys.
 template <class S>
-inline void score_visible_row(const Chunk<S>& c, Index r, Keys keys, Tile<typename S::Element> key,
-                              typename S::Element* scores) {
+inline void score_visible_rows(const Chunk<S>& c, Keys keys) {
   using T = typename S::Element;
   const Arguments& a = c.a;
-  const Row& row = c.rows[r];
   const Index count = keys.end - keys.begin;
-  score_row<S>(key, count, a.head_dim, c.query + r * a.head_dim, scores);
-  const Units<T> units(a);
-  if (finishes(a, units)) {
-    const Index vectors = (count + S::width - 1) / S::width;
-    for (Index k = count; k < vectors * S::width; ++k) scores[k] = 0;
-    const typename S::Vector fall = S::set(a.slopes ? T(-a.slopes[row.head] * units.bias) : T(0));
-    finish_scores<S, 1>(scores, vectors, units, a.slopes ? &fall : nullptr, key_distances<S>(row, keys.begin));
+  with_tile(a.key, a.key.at(c.range.item, c.range.kv_head, keys.begin), count, a.head_dim, c.key,
+            [&](auto key) { score_rows<S>(key, count, a.head_dim, c.query, c.scores); });
+  for (Index r = 0; r < c.scores.count; ++r) {
+    T* scores = c.scores.row(r);
+    if (finishes(a, c.units)) {
+      for (Index k = count; k < padded<S>(count); ++k) scores[k] = 0;
+      const typename S::Vector fall = S::set(a.slopes ? T(-a.slopes[c.rows[r].head] * c.units.bias) : T(0));
+      finish_scores<S, 1>(scores, padded<S>(count) / S::width, c.units, a.slopes ? &fall : nullptr,
+                          key_distances<S>(c.rows[r], keys.begin));
+    }
+    apply_row(a, c.range.item, c.rows[r], c.seen[r], keys, c.units.bias, scores, 1);
   }
-  apply_row(a, c.range.item, row, c.seen[r], keys, units.bias, scores, 1);
 }
 
 // One row's scores become weights. Returns the correction for its sums. Scores beyond the last key are hidden.
 template <class S, bool observed>
-inline typename S::Element weigh_row(const Chunk<S>& c, Numbers<typename S::Element> n, Index r, Keys keys,
-                                     typename S::Element* scores) {
+inline typename S::Element weigh_row(const Chunk<S>& c, Numbers<typename S::Element> n, Index r, Keys keys) {
   using T = typename S::Element;
   const Row& row = c.rows[r];
-  const Index count = (keys.end - keys.begin + S::width - 1) / S::width;
+  T* scores = c.scores.row(r);
+  const Index count = padded<S>(keys.end - keys.begin) / S::width;
   for (Index j = keys.end - keys.begin; j < count * S::width; ++j) scores[j] = -T(__builtin_inf());
-  Pass<S, 1, observed> pass{scores, count, 0, {}, Exponent<S>(Units<T>(c.a).exponent), {}};
+  Pass<S, 1, observed> pass{scores, count, 0, {}, Exponent<S>(c.units.exponent), {}};
   largest<S, 1>(scores, count, pass.maximum);
   T lane[S::width];
   S::store(lane, pass.maximum[0]);
@@ -138,7 +150,7 @@ inline typename S::Element weigh_row(const Chunk<S>& c, Numbers<typename S::Elem
     pass.distances = key_distances<S>(row, keys.begin);
   }
   maximum = Scalar<T>::max(n.at(kMaximum, r), maximum);
-  const Exponent<Scalar<T>> exponent(Units<T>(c.a).exponent);
+  const Exponent<Scalar<T>> exponent(c.units.exponent);
   const T correction = rescale<Scalar<T>>(n, r, maximum, exponent, observed);
   pass.maximum[0] = S::set(finite_maximum<Scalar<T>>(maximum));
   const auto sums = pass.sum_all();
@@ -152,31 +164,32 @@ inline typename S::Element weigh_row(const Chunk<S>& c, Numbers<typename S::Elem
 }
 
 template <class S>
-inline void attend_chunk_tile(Chunk<S>& c, const Partial<typename S::Element>& partial, Keys keys) {
+inline void attend_chunk_tile(Chunk<S>& c, const Partial<S>& partial, Keys keys) {
   using T = typename S::Element;
   const Arguments& a = c.a;
-  const Index item = c.range.item, count = keys.end - keys.begin;
-  const auto key = load_tile(a.key, a.key.at(item, c.range.kv_head, keys.begin), count, a.head_dim, false, c.key);
-  const auto value =
-      load_tile(a.value, a.value.at(item, c.range.kv_head, keys.begin), count, a.value_dim, false, c.value);
-  for (Index r = 0; r < a.rows(); ++r) {
-    T* scores = c.scores + r * kTileKeys;
-    score_visible_row(c, r, keys, key, scores);
-    const T correction = c.observed ? weigh_row<S, true>(c, partial.numbers, r, keys, scores)
-                                    : weigh_row<S, false>(c, partial.numbers, r, keys, scores);
-    if (c.careful) mark_hidden(a, item, c.rows[r], c.seen[r], keys, scores, 1);
-    add_weighted_values_row<S>(value, count, a.value_dim, scores, correction, partial.sums + r * a.value_dim);
-  }
+  const Index count = keys.end - keys.begin;
+  score_visible_rows(c, keys);
+  for (Index r = 0; r < a.rows(); ++r)
+    c.correction[r] =
+        c.observed ? weigh_row<S, true>(c, partial.numbers, r, keys) : weigh_row<S, false>(c, partial.numbers, r, keys);
+  const Rows<const T> weights{c.scores.data, c.scores.count, c.scores.stride};
+  const char* first = a.value.at(c.range.item, c.range.kv_head, keys.begin);
+  with_tile(a.value, first, count, a.value_dim, c.value, [&](auto value) {
+    if (!c.careful) return add_weighted_rows<S, false>(value, count, a.value_dim, weights, c.correction, partial.sums);
+    for (Index r = 0; r < a.rows(); ++r) mark_hidden(a, c.range.item, c.rows[r], c.seen[r], keys, c.scores.row(r), 1);
+    add_weighted_rows<S, true>(value, count, a.value_dim, weights, c.correction, partial.sums);
+  });
 }
 
 // One pass of all rows of a key/value head over a chunk. Tells whether any sum came out as NaN.
 template <class S>
-inline bool attend_chunk_rows(const Arguments& a, const RowRange& range, Index chunk,
-                              const Partial<typename S::Element>& partial, char* buffer, bool careful) {
+inline bool attend_chunk_rows(const Arguments& a, const RowRange& range, Index chunk, const Partial<S>& partial,
+                              char* buffer, bool careful) {
   Chunk<S> c(a, range, buffer);
   c.careful = careful;
   init(partial.numbers);
-  for (Index k = 0; k < a.rows() * a.value_dim; ++k) partial.sums[k] = 0;
+  const Index sums = partial.sums.count * partial.sums.stride;
+  for (Index k = 0; k < sums; ++k) partial.sums.data[k] = 0;
   begin_rows(c);
   const Keys whole{chunk * chunk_keys(a), smaller(a.kv_len, (chunk + 1) * chunk_keys(a))};
   for (Index begin = whole.begin; begin < whole.end && !a.stop(); begin += kTileKeys) {
@@ -184,7 +197,7 @@ inline bool attend_chunk_rows(const Arguments& a, const RowRange& range, Index c
     if (!keys.empty()) attend_chunk_tile<S>(c, partial, keys);
   }
   bool nan = false;
-  for (Index k = 0; k < a.rows() * a.value_dim; ++k) nan |= partial.sums[k] != partial.sums[k];
+  for (Index k = 0; k < sums; ++k) nan |= partial.sums.data[k] != partial.sums.data[k];
   return nan;
 }
 
@@ -192,28 +205,54 @@ inline bool attend_chunk_rows(const Arguments& a, const RowRange& range, Index c
 template <class S>
 inline void attend_chunk(const Arguments& a, const RowRange& range, Index chunk, char* partial_buffer, char* buffer) {
   Scratch scratch(partial_buffer);
-  const auto partial = Partial<typename S::Element>::take(scratch, a);
+  const auto partial = Partial<S>::take(scratch, a);
   if (attend_chunk_rows<S>(a, range, chunk, partial, buffer, false))
     attend_chunk_rows<S>(a, range, chunk, partial, buffer, true);
 }
 
-// Merges the chunks of one key/value head in order and writes its rows out.
-template <class T>
-inline void merge_chunks(const Arguments& a, const RowRange& range, Index chunks, char* partial_buffer) {
-  const auto nth = [&](Index chunk) {
-    Scratch scratch(partial_buffer + chunk * partial_bytes<T>(a));
-    return Partial<T>::take(scratch, a);
-  };
-  const auto whole = nth(0);
-  for (Index r = 0; r < a.rows(); ++r) {
-    T* sums = whole.sums + r * a.value_dim;
-    for (Index chunk = 1; chunk < chunks; ++chunk) {
-      const auto more = nth(chunk);
-      const auto factors = merge(whole.numbers, more.numbers, r, Units<T>(a).exponent);
-      for (Index d = 0; d < a.value_dim; ++d)
-        sums[d] = factors.into * sums[d] + factors.from * more.sums[r * a.value_dim + d];
+// One row of several chunks becomes one, in the first of them.
+template <class S, class Nth>
+inline void merge_row(const Units<typename S::Element>& units, Index r, Index chunks, Nth nth) {
+  using T = typename S::Element;
+  const Partial<S> whole = nth(0);
+  const Exponent<Scalar<T>> exponent(units.exponent);
+  const T maximum = largest_of(whole.numbers, r, chunks, [&](Index chunk) { return nth(chunk).numbers; });
+  for (Index chunk = 0; chunk < chunks; ++chunk) {
+    const Partial<S> part = nth(chunk);
+    const auto factor = S::set(rescale<Scalar<T>>(part.numbers, r, maximum, exponent, true));
+    if (chunk) add_row(whole.numbers, part.numbers, r);
+    for (Index d = 0; d < whole.sums.stride; d += S::width) {
+      const auto more = S::mul(factor, S::load(part.sums.row(r) + d));
+      S::store(whole.sums.row(r) + d, chunk ? S::add(S::load(whole.sums.row(r) + d), more) : more);
     }
-    write_row(a, range.item, describe_row(a, range, r), whole.numbers, r, sums, 1);
+  }
+}
+
+// Merges the chunks of one key/value head in order and writes its rows out.
+template <class S>
+inline void merge_chunks(const Arguments& a, const RowRange& range, Index chunks, char* partial_buffer) {
+  using T = typename S::Element;
+  const Units<T> units(a);
+  const Index bytes = partial_bytes<S>(a);
+  const auto nth = [&](Index chunk) {
+    Scratch scratch(partial_buffer + chunk * bytes);
+    return Partial<S>::take(scratch, a);
+  };
+  const Partial<S> whole = nth(0);
+  for (Index r = 0; r < a.rows(); ++r) {
+    if (chunks > 1) merge_row<S>(units, r, chunks, nth);
+    Row row;
+    describe_row(a, range.item, range.kv_head * a.group() + r / a.query_len, r % a.query_len, row);
+    const Ending end(a, units, row, whole.numbers, r);
+    T* sums = whole.sums.row(r);
+    divide_sums<S>(sums, whole.sums.stride / S::width, S::width, S::set(T(end.divisor())));
+    char* output = place_of_output(a, range.item, row);
+    for (Index d = 0; d < a.value_dim; d += S::width)
+      store_part<S>(a.output_layout, output, d, smaller<Index>(S::width, a.value_dim - d), S::load(sums + d));
+    if (!a.reported()) continue;
+    double square = 0;
+    if (a.statistics[kOutputNorm]) square_sums(sums, a.value_dim, 1, &square);
+    write_statistics(a, range.item, row, whole.numbers, r, end, std::sqrt(square));
   }
 }
 

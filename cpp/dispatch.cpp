@@ -27,7 +27,8 @@ const Kernels* const* built_kernels(int* count) {
 bool runs_here(const Kernels& kernels) {
 #if defined(__x86_64__)
   if (!std::strcmp(kernels.name, "avx512")) return __builtin_cpu_supports("avx512f");
-  if (!std::strcmp(kernels.name, "avx2")) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (!std::strcmp(kernels.name, "avx2"))
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
 #endif
   return true;
 }

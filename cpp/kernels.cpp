@@ -26,9 +26,8 @@ void tanh_many(const void* x, void* y, Index n) {
 
 template <class S>
 constexpr TypedKernels typed_kernels() {
-  using T = typename S::Element;
   return {block_rows<S>,      block_scratch<S>,     attend_block<S>, chunk_keys,
-          chunk_scratch<S>,   partial_bytes<T>,     attend_chunk<S>, merge_chunks<T>,
+          chunk_scratch<S>,   partial_bytes<S>,     attend_chunk<S>, merge_chunks<S>,
           weights_scratch<S>, weights_rectangle<S>, exp2_many<S>,    tanh_many<S>};
 }
 

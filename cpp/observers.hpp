@@ -138,24 +138,26 @@ inline void update_visible(const Arguments& a, Index item, Numbers<T> n, Index r
   });
 }
 
-// Row r of `from`, about later keys, is merged into row r of `into`; the factors bring each side's weights to the
-// maximum of both. Ties of the largest weight go to the lower key.
-template <class T>
-struct Factors {
-  T into, from;
-};
+// Row r of `count` disjoint sets of keys, the numbers of nth(0) = `whole` being the first: the largest score of all,
+// and its key. Ties go to the lower one.
+template <class T, class Nth>
+inline T largest_of(Numbers<T> whole, Index r, Index count, Nth nth) {
+  T maximum = whole.at(kMaximum, r);
+  for (Index k = 1; k < count; ++k) {
+    const Numbers<T> part = nth(k);
+    const bool rises = maximum < part.at(kMaximum, r);
+    if (!rises) continue;
+    maximum = part.at(kMaximum, r);
+    whole.count(kLargestKey, r) = part.count(kLargestKey, r);
+  }
+  return maximum;
+}
 
+// Adds row r of another set of keys, once both are brought to the same maximum.
 template <class T>
-inline Factors<T> merge(Numbers<T> into, Numbers<T> from, Index r, double exponent_factor) {
-  const bool rises = into.at(kMaximum, r) < from.at(kMaximum, r);
-  const T maximum = rises ? from.at(kMaximum, r) : into.at(kMaximum, r);
-  if (rises) into.count(kLargestKey, r) = from.count(kLargestKey, r);
-  const Exponent<Scalar<T>> exponent(exponent_factor);
-  const Factors<T> factors{rescale<Scalar<T>>(into, r, maximum, exponent, true),
-                           rescale<Scalar<T>>(from, r, maximum, exponent, true)};
-  for (int f = kScored; f < kNumFields; ++f) into.at(f, r) += from.at(f, r);
-  for (int c = kVisible; c < kNumCounts; ++c) into.count(c, r) = added(into.count(c, r), from.count(c, r));
-  return factors;
+inline void add_row(Numbers<T> whole, Numbers<T> part, Index r) {
+  for (int f = kScored; f < kNumFields; ++f) whole.at(f, r) += part.at(f, r);
+  for (int c = kVisible; c < kNumCounts; ++c) whole.count(c, r) = added(whole.count(c, r), part.count(c, r));
 }
 
 // How a row ends, in natural units. A learned sink is one more key, of its own score and a value of zero: it takes
@@ -167,11 +169,10 @@ struct Ending {
   double scored = 0;          // Σ e^(score - maximum) · (score - maximum), of keys and sink
 
   template <class T>
-  Ending(const Arguments& a, const Row& row, Numbers<T> n, Index r) {
-    const double natural = Units<T>(a).natural;
-    maximum = double(n.at(kMaximum, r)) * natural;
+  Ending(const Arguments& a, const Units<T>& units, const Row& row, Numbers<T> n, Index r) {
+    maximum = double(n.at(kMaximum, r)) * units.natural;
     total = double(n.at(kTotal, r));
-    scored = double(n.at(kScored, r)) * natural;
+    scored = double(n.at(kScored, r)) * units.natural;
     if (!a.sink_logits || empty()) return;
     logit = a.sink_logits[row.head];
     rise = logit - maximum;
@@ -181,6 +182,7 @@ struct Ending {
 
   bool empty() const { return total == 0; }
   double whole() const { return total + sink; }
+  double divisor() const { return empty() ? 1 : whole(); }  // of the row's sums
   double share() const { return empty() ? 0 : 1 / whole(); }
   bool drowned() const { return total == total && rise > 700; }  // beside the sink no key has any weight
   double lse() const {

@@ -26,7 +26,7 @@ constexpr int kStrip = kVectors * S::width;  // queries in a strip
 // left[h, k] is at left[h · row + k · step]; right has kStrip columns.
 template <class S, int height, bool carried>
 inline void panel(const typename S::Element* left, Index row, Index step, Index depth, const typename S::Element* right,
-                  const typename S::Element* carry, typename S::Element* out) {
+                  const typename S::Element* carry, typename S::Element* out, Prefetcher& ahead) {
   using V = typename S::Vector;
   V sums[height][kVectors];
 #pragma GCC unroll 16
@@ -35,6 +35,7 @@ inline void panel(const typename S::Element* left, Index row, Index step, Index 
   for (Index k = 0; k < depth; ++k, left += step, right += kStrip<S>) {
     V lanes[kVectors];
     for (int v = 0; v < kVectors; ++v) lanes[v] = S::load(right + v * S::width);
+    ahead.step();
 #pragma GCC unroll 16
     for (int h = 0; h < height; ++h) {
       const V scalar = S::set(left[h * row]);
@@ -54,18 +55,19 @@ inline void panel(const typename S::Element* left, Index row, Index step, Index 
 template <class S, bool carried, int rows>
 inline void panels_of(const typename S::Element*& left, Index row, Index step, Index depth,
                       const typename S::Element* right, const typename S::Element* carry, typename S::Element*& out,
-                      Index& height) {
+                      Index& height, Prefetcher& ahead) {
   for (; height >= rows; height -= rows, left += rows * row, out += rows * kStrip<S>)
-    panel<S, rows, carried>(left, row, step, depth, right, carry, out);
+    panel<S, rows, carried>(left, row, step, depth, right, carry, out, ahead);
 }
 
 template <class S, bool carried>
 inline void product(const typename S::Element* left, Index row, Index step, Index height, Index depth,
-                    const typename S::Element* right, const typename S::Element* carry, typename S::Element* out) {
-  panels_of<S, carried, S::panel_height>(left, row, step, depth, right, carry, out, height);
-  panels_of<S, carried, 4>(left, row, step, depth, right, carry, out, height);
-  panels_of<S, carried, 2>(left, row, step, depth, right, carry, out, height);
-  panels_of<S, carried, 1>(left, row, step, depth, right, carry, out, height);
+                    const typename S::Element* right, const typename S::Element* carry, typename S::Element* out,
+                    Prefetcher& ahead) {
+  panels_of<S, carried, S::panel_height>(left, row, step, depth, right, carry, out, height, ahead);
+  panels_of<S, carried, 4>(left, row, step, depth, right, carry, out, height, ahead);
+  panels_of<S, carried, 2>(left, row, step, depth, right, carry, out, height, ahead);
+  panels_of<S, carried, 1>(left, row, step, depth, right, carry, out, height, ahead);
 }
 
 // Dimensions that are added up in one chain; longer ones are summed in parts, as errors grow with a chain's length.
@@ -74,28 +76,28 @@ constexpr Index kChain = 256;
 // The dimensions behind the first chain, added to the scores. Apart, so that the common case stays small.
 template <class S>
 [[gnu::noinline]] void add_chains(Tile<typename S::Element> key, Index keys, Index head_dim,
-                                  const typename S::Element* query, typename S::Element* scores) {
+                                  const typename S::Element* query, typename S::Element* scores, Prefetcher& ahead) {
   typename S::Element ones[kStrip<S>];
   for (auto& one : ones) one = 1;
   for (Index d = kChain; d < head_dim; d += kChain)
     product<S, true>(key.data + d, key.stride, 1, keys, smaller(head_dim - d, kChain), query + d * kStrip<S>, ones,
-                     scores);
+                     scores, ahead);
 }
 
 // scores[j, r] = Σ_d key[j, d] · query[d, r]                                           "jd,dr->jr"
 template <class S>
 inline void score_strip(Tile<typename S::Element> key, Index keys, Index head_dim, const typename S::Element* query,
-                        typename S::Element* scores) {
-  product<S, false>(key.data, key.stride, 1, keys, smaller(head_dim, kChain), query, nullptr, scores);
-  if (head_dim > kChain) add_chains<S>(key, keys, head_dim, query, scores);
+                        typename S::Element* scores, Prefetcher& ahead) {
+  product<S, false>(key.data, key.stride, 1, keys, smaller(head_dim, kChain), query, nullptr, scores, ahead);
+  if (head_dim > kChain) add_chains<S>(key, keys, head_dim, query, scores, ahead);
 }
 
 // sums[d, r] = sums[d, r] · correction[r] + Σ_j value[j, d] · weights[j, r]            "jd,jr->dr"
 template <class S>
 inline void add_weighted_values(Tile<typename S::Element> value, Index keys, Index value_dim,
                                 const typename S::Element* weights, const typename S::Element* correction,
-                                typename S::Element* sums) {
-  product<S, true>(value.data, 1, value.stride, value_dim, keys, weights, correction, sums);
+                                typename S::Element* sums, Prefetcher& ahead) {
+  product<S, true>(value.data, 1, value.stride, value_dim, keys, weights, correction, sums, ahead);
 }
 
 // The same, leaving out every weight marked as hidden (negative), so that a NaN or an infinity in a value that
@@ -116,95 +118,6 @@ inline void add_visible_values(Tile<typename S::Element> value, Index keys, Inde
       typename S::Element* place = sums + d * kStrip<S> + v;
       S::store(place, S::fma(S::load(place), S::load(correction + v), total));
     }
-  }
-}
-
-// The same two products for one row against many keys: the lanes run along dimensions, which lie contiguous.
-
-// scores[j] = Σ_d key[j, d] · query[d] for `count` keys, or that added to what is there    "jd,d->j"
-template <class S, int count, bool added>
-inline void score_keys(const typename S::Element* key, Index stride, Index head_dim, const typename S::Element* query,
-                       typename S::Element* scores) {
-  using V = typename S::Vector;
-  V sums[count];
-  for (int j = 0; j < count; ++j) sums[j] = S::set(0);
-  Index d = 0;
-  for (; d + S::width <= head_dim; d += S::width) {
-    const V lanes = S::load(query + d);
-#pragma GCC unroll 8
-    for (int j = 0; j < count; ++j) sums[j] = S::fma(S::load(key + j * stride + d), lanes, sums[j]);
-  }
-#pragma GCC unroll 8
-  for (int j = 0; j < count; ++j) {
-    typename S::Element total = S::sum(sums[j]);
-    for (Index e = d; e < head_dim; ++e) total += key[j * stride + e] * query[e];
-    scores[j] = added ? scores[j] + total : total;
-  }
-}
-
-template <class S, bool added>
-inline void score_chain(Tile<typename S::Element> key, Index keys, Index dims, const typename S::Element* query,
-                        typename S::Element* scores) {
-  Index j = 0;
-  for (; j + 8 <= keys; j += 8) score_keys<S, 8, added>(key.data + j * key.stride, key.stride, dims, query, scores + j);
-  for (; j < keys; ++j) score_keys<S, 1, added>(key.data + j * key.stride, key.stride, dims, query, scores + j);
-}
-
-// Here each lane has a chain of its own, and lanes are added up at the end.
-template <class S>
-constexpr Index kLanesChain = kChain / 4 * S::width;
-
-template <class S>
-[[gnu::noinline]] void add_chains_row(Tile<typename S::Element> key, Index keys, Index head_dim,
-                                      const typename S::Element* query, typename S::Element* scores) {
-  for (Index d = kLanesChain<S>; d < head_dim; d += kLanesChain<S>)
-    score_chain<S, true>({key.data + d, key.stride}, keys, smaller(head_dim - d, kLanesChain<S>), query + d, scores);
-}
-
-template <class S>
-inline void score_row(Tile<typename S::Element> key, Index keys, Index head_dim, const typename S::Element* query,
-                      typename S::Element* scores) {
-  score_chain<S, false>(key, keys, smaller(head_dim, kLanesChain<S>), query, scores);
-  if (head_dim > kLanesChain<S>) add_chains_row<S>(key, keys, head_dim, query, scores);
-}
-
-// sums[d] = sums[d] · correction + Σ_j weights[j] · value[j, d] for `count` vectors    "j,jd->d"
-// Weights marked as hidden (negative) are left out; without marks the branch is never taken.
-template <class S, int count>
-inline void add_values(Tile<typename S::Element> value, Index keys, const typename S::Element* weights,
-                       typename S::Element correction, typename S::Element* sums) {
-  using V = typename S::Vector;
-  V lanes[count];
-  for (int v = 0; v < count; ++v) lanes[v] = S::set(0);
-  for (Index j = 0; j < keys; ++j) {
-    if (weights[j] < 0) continue;
-    const V weight = S::set(weights[j]);
-#pragma GCC unroll 8
-    for (int v = 0; v < count; ++v)
-      lanes[v] = S::fma(weight, S::load(value.data + j * value.stride + v * S::width), lanes[v]);
-  }
-  for (int v = 0; v < count; ++v) {
-    typename S::Element* place = sums + v * S::width;
-    S::store(place, S::fma(S::load(place), S::set(correction), lanes[v]));
-  }
-}
-
-template <class S>
-inline void add_weighted_values_row(Tile<typename S::Element> value, Index keys, Index value_dim,
-                                    const typename S::Element* weights, typename S::Element correction,
-                                    typename S::Element* sums) {
-  Index d = 0;
-  for (; d + 8 * S::width <= value_dim; d += 8 * S::width)
-    add_values<S, 8>({value.data + d, value.stride}, keys, weights, correction, sums + d);
-  for (; d + 2 * S::width <= value_dim; d += 2 * S::width)
-    add_values<S, 2>({value.data + d, value.stride}, keys, weights, correction, sums + d);
-  for (; d + S::width <= value_dim; d += S::width)
-    add_values<S, 1>({value.data + d, value.stride}, keys, weights, correction, sums + d);
-  for (; d < value_dim; ++d) {
-    typename S::Element total = 0;
-    for (Index j = 0; j < keys; ++j)
-      if (!(weights[j] < 0)) total += weights[j] * value.data[j * value.stride + d];
-    sums[d] = sums[d] * correction + total;
   }
 }
 

@@ -8,6 +8,14 @@
 namespace headwise {
 namespace {
 
+// Their bits in memory.
+struct Float16 {
+  std::uint16_t bits;
+};
+struct BFloat16 {
+  std::uint16_t bits;
+};
+
 inline float float_of(std::uint32_t bits) {
   float x;
   std::memcpy(&x, &bits, sizeof x);
@@ -32,6 +40,9 @@ inline float from_float16(std::uint16_t half) {
   const float size = float_of(std::uint32_t(bits)) - (tiny ? 0x1p-14f : 0.0f);
   return float_of(bits_of(size) | std::uint32_t(half & 0x8000) << 16);
 }
+
+inline float widened(Float16 half) { return from_float16(half.bits); }
+inline float widened(BFloat16 half) { return from_bfloat16(half.bits); }
 
 // To the nearest, ties to even; NaN stays NaN.
 inline std::uint16_t to_bfloat16(float x) {

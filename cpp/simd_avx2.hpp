@@ -1,7 +1,9 @@
-// Vectors of 32 bytes: x86-64 with AVX2 and fused multiply-add.
+// Vectors of 32 bytes: x86-64 with AVX2, fused multiply-add and conversions from float16.
 #pragma once
 
 #include <immintrin.h>
+
+#include "short_floats.hpp"
 
 namespace headwise {
 namespace {
@@ -32,11 +34,47 @@ struct Simd<float> {
   static Vector max(Vector a, Vector b) { return _mm256_max_ps(a, b); }  // b where either is NaN
   static Vector abs(Vector a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
   static Vector to_exponent(Vector a) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(a), 23)); }
+  // Lanes k and k + 2 of each half, both sums, then the halves.
   static float sum(Vector v) {
-    __m128 half = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-    half = _mm_add_ps(half, _mm_movehl_ps(half, half));
-    return _mm_cvtss_f32(_mm_add_ss(half, _mm_movehdup_ps(half)));
+    v = add(v, _mm256_permute_ps(v, 0x4e));
+    v = add(v, _mm256_permute_ps(v, 0xb1));
+    return _mm_cvtss_f32(_mm_add_ss(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1)));
   }
+  // The sum of each of 8 vectors, in the same order. Two vectors become one whose lanes hold sums of each in turn.
+  static Vector sum_each(Vector (&v)[8]) {
+    for (int k = 0; k < 8; k += 2) v[k] = add(_mm256_unpacklo_ps(v[k], v[k + 1]), _mm256_unpackhi_ps(v[k], v[k + 1]));
+    for (int k = 0; k < 8; k += 4) {
+      const __m256d a = _mm256_castps_pd(v[k]), b = _mm256_castps_pd(v[k + 2]);
+      v[k] = add(_mm256_castpd_ps(_mm256_unpacklo_pd(a, b)), _mm256_castpd_ps(_mm256_unpackhi_pd(a, b)));
+    }
+    return add(_mm256_permute2f128_ps(v[0], v[4], 0x20), _mm256_permute2f128_ps(v[0], v[4], 0x31));
+  }
+  // Rows become columns: squares of 4 within the halves, then the halves themselves.
+  static void transpose(Vector (&v)[8]) {
+    for (int k = 0; k < 8; k += 4) turn_halves(v + k);
+    for (int k = 0; k < 4; ++k) {
+      const Vector low = _mm256_permute2f128_ps(v[k], v[k + 4], 0x20);
+      v[k + 4] = _mm256_permute2f128_ps(v[k], v[k + 4], 0x31);
+      v[k] = low;
+    }
+  }
+  static Vector widen(const Float16* p) { return _mm256_cvtph_ps(halves(p)); }
+  static Vector widen(const BFloat16* p) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves(p)), 16));
+  }
+
+ private:
+  static void turn_halves(Vector* v) {
+    const __m256d a = _mm256_castps_pd(_mm256_unpacklo_ps(v[0], v[1]));
+    const __m256d b = _mm256_castps_pd(_mm256_unpackhi_ps(v[0], v[1]));
+    const __m256d c = _mm256_castps_pd(_mm256_unpacklo_ps(v[2], v[3]));
+    const __m256d d = _mm256_castps_pd(_mm256_unpackhi_ps(v[2], v[3]));
+    v[0] = _mm256_castpd_ps(_mm256_unpacklo_pd(a, c));
+    v[1] = _mm256_castpd_ps(_mm256_unpackhi_pd(a, c));
+    v[2] = _mm256_castpd_ps(_mm256_unpacklo_pd(b, d));
+    v[3] = _mm256_castpd_ps(_mm256_unpackhi_pd(b, d));
+  }
+  static __m128i halves(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 };
 
 template <>
@@ -63,8 +101,12 @@ struct Simd<double> {
   static Vector abs(Vector a) { return _mm256_andnot_pd(_mm256_set1_pd(-0.0), a); }
   static Vector to_exponent(Vector a) { return _mm256_castsi256_pd(_mm256_slli_epi64(_mm256_castpd_si256(a), 52)); }
   static double sum(Vector v) {
-    const __m128d half = _mm_add_pd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1));
-    return _mm_cvtsd_f64(_mm_add_sd(half, _mm_unpackhi_pd(half, half)));
+    v = add(v, _mm256_permute_pd(v, 0x5));
+    return _mm_cvtsd_f64(_mm_add_sd(_mm256_castpd256_pd128(v), _mm256_extractf128_pd(v, 1)));
+  }
+  static Vector sum_each(Vector (&v)[4]) {
+    for (int k = 0; k < 4; k += 2) v[k] = add(_mm256_unpacklo_pd(v[k], v[k + 1]), _mm256_unpackhi_pd(v[k], v[k + 1]));
+    return add(_mm256_permute2f128_pd(v[0], v[2], 0x20), _mm256_permute2f128_pd(v[0], v[2], 0x31));
   }
 };
 

@@ -3,6 +3,8 @@
 
 #include <immintrin.h>
 
+#include "short_floats.hpp"
+
 namespace headwise {
 namespace {
 
@@ -32,7 +34,58 @@ struct Simd<float> {
   static Vector max(Vector a, Vector b) { return _mm512_max_ps(a, b); }  // b where either is NaN
   static Vector abs(Vector a) { return _mm512_abs_ps(a); }
   static Vector to_exponent(Vector a) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(a), 23)); }
-  static float sum(Vector v) { return _mm512_reduce_add_ps(v); }
+  // Lanes k and k + 2 of each quarter, both sums, then the quarters likewise.
+  static float sum(Vector v) {
+    v = add(v, _mm512_permute_ps(v, 0x4e));
+    v = add(v, _mm512_permute_ps(v, 0xb1));
+    v = add(v, _mm512_shuffle_f32x4(v, v, 0x4e));
+    return _mm512_cvtss_f32(add(v, _mm512_shuffle_f32x4(v, v, 0xb1)));
+  }
+  // The sum of each of 16 vectors, in the same order. Two vectors become one whose lanes hold sums of each in turn.
+  static Vector sum_each(Vector (&v)[16]) {
+#pragma GCC unroll 8
+    for (int k = 0; k < 16; k += 2) v[k] = add(_mm512_unpacklo_ps(v[k], v[k + 1]), _mm512_unpackhi_ps(v[k], v[k + 1]));
+#pragma GCC unroll 4
+    for (int k = 0; k < 16; k += 4) {
+      const __m512d a = _mm512_castps_pd(v[k]), b = _mm512_castps_pd(v[k + 2]);
+      v[k] = add(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)), _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
+    }
+    for (int k = 0; k < 16; k += 8)
+      v[k] = add(_mm512_shuffle_f32x4(v[k], v[k + 4], 0x44), _mm512_shuffle_f32x4(v[k], v[k + 4], 0xee));
+    return add(_mm512_shuffle_f32x4(v[0], v[8], 0x88), _mm512_shuffle_f32x4(v[0], v[8], 0xdd));
+  }
+  // Rows become columns: squares of 4 within the quarters, then the quarters themselves.
+  static void transpose(Vector (&v)[16]) {
+#pragma GCC unroll 4
+    for (int k = 0; k < 16; k += 4) turn_quarters(v + k);
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) {
+      const Vector a = _mm512_shuffle_f32x4(v[k], v[k + 4], 0x44), b = _mm512_shuffle_f32x4(v[k], v[k + 4], 0xee);
+      const Vector c = _mm512_shuffle_f32x4(v[k + 8], v[k + 12], 0x44),
+                   d = _mm512_shuffle_f32x4(v[k + 8], v[k + 12], 0xee);
+      v[k] = _mm512_shuffle_f32x4(a, c, 0x88);
+      v[k + 4] = _mm512_shuffle_f32x4(a, c, 0xdd);
+      v[k + 8] = _mm512_shuffle_f32x4(b, d, 0x88);
+      v[k + 12] = _mm512_shuffle_f32x4(b, d, 0xdd);
+    }
+  }
+  static Vector widen(const Float16* p) { return _mm512_cvtph_ps(halves(p)); }
+  static Vector widen(const BFloat16* p) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves(p)), 16));
+  }
+
+ private:
+  static void turn_quarters(Vector* v) {
+    const __m512d a = _mm512_castps_pd(_mm512_unpacklo_ps(v[0], v[1]));
+    const __m512d b = _mm512_castps_pd(_mm512_unpackhi_ps(v[0], v[1]));
+    const __m512d c = _mm512_castps_pd(_mm512_unpacklo_ps(v[2], v[3]));
+    const __m512d d = _mm512_castps_pd(_mm512_unpackhi_ps(v[2], v[3]));
+    v[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, c));
+    v[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, c));
+    v[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(b, d));
+    v[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(b, d));
+  }
+  static __m256i halves(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 };
 
 template <>
@@ -58,7 +111,18 @@ struct Simd<double> {
   static Vector max(Vector a, Vector b) { return _mm512_max_pd(a, b); }
   static Vector abs(Vector a) { return _mm512_abs_pd(a); }
   static Vector to_exponent(Vector a) { return _mm512_castsi512_pd(_mm512_slli_epi64(_mm512_castpd_si512(a), 52)); }
-  static double sum(Vector v) { return _mm512_reduce_add_pd(v); }
+  // Lanes k and k + 1 of each quarter, then the quarters as for float.
+  static double sum(Vector v) {
+    v = add(v, _mm512_permute_pd(v, 0x55));
+    v = add(v, _mm512_shuffle_f64x2(v, v, 0x4e));
+    return _mm512_cvtsd_f64(add(v, _mm512_shuffle_f64x2(v, v, 0xb1)));
+  }
+  static Vector sum_each(Vector (&v)[8]) {
+    for (int k = 0; k < 8; k += 2) v[k] = add(_mm512_unpacklo_pd(v[k], v[k + 1]), _mm512_unpackhi_pd(v[k], v[k + 1]));
+    for (int k = 0; k < 8; k += 4)
+      v[k] = add(_mm512_shuffle_f64x2(v[k], v[k + 2], 0x44), _mm512_shuffle_f64x2(v[k], v[k + 2], 0xee));
+    return add(_mm512_shuffle_f64x2(v[0], v[4], 0x88), _mm512_shuffle_f64x2(v[0], v[4], 0xdd));
+  }
 };
 
 }  // namespace

@@ -3,6 +3,8 @@
 
 #include <arm_neon.h>
 
+#include "short_floats.hpp"
+
 namespace headwise {
 namespace {
 
@@ -33,7 +35,19 @@ struct Simd<float> {
   static Vector max(Vector a, Vector b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
   static Vector abs(Vector a) { return vabsq_f32(a); }
   static Vector to_exponent(Vector a) { return vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_f32(a), 23)); }
-  static float sum(Vector v) { return vaddvq_f32(v); }
+  static float sum(Vector v) {
+    const float32x2_t half = vadd_f32(vget_low_f32(v), vget_high_f32(v));
+    return vget_lane_f32(half, 0) + vget_lane_f32(half, 1);
+  }
+  static Vector widen(const Float16* p) { return vcvt_f32_f16(vreinterpret_f16_u16(halves(p))); }
+  static Vector widen(const BFloat16* p) { return vreinterpretq_f32_u32(vshll_n_u16(halves(p), 16)); }
+
+ private:
+  static uint16x4_t halves(const void* p) {
+    uint16x4_t bits;
+    std::memcpy(&bits, p, sizeof bits);
+    return bits;
+  }
 };
 
 template <>

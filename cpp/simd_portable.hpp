@@ -54,9 +54,9 @@ struct Simd {
     return (Vector)((Unsigned)a << mantissa);
   }
   static T sum(Vector v) {
-    T total = v[0];
-    for (int k = 1; k < width; ++k) total += v[k];
-    return total;
+    for (int half = width / 2; half > 0; half /= 2)
+      for (int k = 0; k < half; ++k) v[k] += v[k + half];
+    return v[0];
   }
 };
 

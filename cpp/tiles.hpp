@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstring>
+#include <type_traits>
+#include <utility>
 
 #include "short_floats.hpp"
 
@@ -88,6 +90,29 @@ inline auto with_rounding(ElementType type, Use use) {
 template <class T>
 constexpr ElementType element_type = sizeof(T) == 4 ? ElementType::float32 : ElementType::float64;
 
+// A vector of numbers as they lie in memory, 16-bit ones widened.
+template <class S, class Source>
+inline typename S::Vector load_wide(const Source* numbers) {
+  if constexpr (std::is_same_v<Source, typename S::Element>) {
+    return S::load(numbers);
+  } else if constexpr (requires { S::widen(numbers); }) {
+    return S::widen(numbers);
+  } else {
+    typename S::Element lane[S::width];
+    for (int k = 0; k < S::width; ++k) lane[k] = widened(numbers[k]);
+    return S::load(lane);
+  }
+}
+
+// The first `count` numbers of a vector; behind them zeros.
+template <class S, class Source>
+inline typename S::Vector load_some(const Source* numbers, Index count) {
+  if (count >= S::width) return load_wide<S>(numbers);
+  Source lane[S::width] = {};
+  std::memcpy(lane, numbers, count * sizeof(Source));
+  return load_wide<S>(lane);
+}
+
 template <class T>
 inline bool contiguous_columns(const Strided& source) {
   return source.type == element_type<T> && !source.swapped && source.column == Index(sizeof(T));
@@ -125,6 +150,14 @@ inline void copy_row(Read reader, const char* row, Index column, Index width, T*
   }
 }
 
+// Whether the operand lies in memory as an array of such 16-bit numbers.
+template <class Half>
+inline bool usable_halves(const Strided& source, const char* first) {
+  constexpr auto type = std::is_same_v<Half, Float16> ? ElementType::float16 : ElementType::bfloat16;
+  return source.type == type && !source.swapped && source.column == 2 && source.row % 2 == 0 &&
+         reinterpret_cast<std::uintptr_t>(first) % alignof(Half) == 0;
+}
+
 template <class T>
 inline Tile<T> load_tile(const Strided& source, const char* first, Index count, Index width, bool reused, T* scratch) {
   if (usable_in_place<T>(source, first, reused))
@@ -142,12 +175,169 @@ inline Tile<T> load_tile(const Strided& source, const char* first, Index count, 
   return {scratch, stride};
 }
 
-// One query row times `factor`, to every `step`-th element of `packed`.
-template <class T>
-inline void pack_query(const Strided& query, const char* row, Index width, T factor, T* packed, Index step) {
-  with_reader(query, [&](auto reader) {
-    for (Index d = 0; d < width; ++d) packed[d * step] = T(reader.read(row + d * query.column)) * factor;
+// Calls `use` with a tile that is read once or twice: where it lies, if at all possible, also with 16-bit numbers.
+template <class T, class Use>
+inline void with_tile(const Strided& source, const char* first, Index count, Index width, T* scratch, Use use) {
+  if constexpr (sizeof(T) == 4) {
+    if (usable_halves<Float16>(source, first))
+      return use(Tile<Float16>{reinterpret_cast<const Float16*>(first), source.row / 2});
+    if (usable_halves<BFloat16>(source, first))
+      return use(Tile<BFloat16>{reinterpret_cast<const BFloat16*>(first), source.row / 2});
+  }
+  use(load_tile(source, first, count, width, false, scratch));
+}
+
+// Asks memory for the lines of some rows, one at every step, while there is something to compute. Rows that follow one
+// another count as one. At the end it stays where it is, which costs next to nothing.
+class Prefetcher {
+ public:
+  void add(const Strided& source, const char* first, Index rows, Index width) {
+    if (count_ == 2 || rows <= 0) return;
+    const Index size = source.type == ElementType::float64 ? 8 : source.type == ElementType::float32 ? 4 : 2;
+    const Index together = source.row == width * size ? rows : 1;
+    waiting_[count_++] = {first, source.row, rows / together, (together * width * size + 63) / 64};
+    if (count_ == 1) begin();
+  }
+  [[gnu::always_inline]] void step() {
+    __builtin_prefetch(line_, 0, 2);
+    line_ += stride_;
+    if (__builtin_expect(--left_ == 0, 0)) next_row();
+  }
+
+ private:
+  struct Lines {
+    const char* row;
+    Index step, rows, lines;
+  };
+  void begin() {
+    const Lines& now = waiting_[0];
+    line_ = now.row;
+    left_ = now.lines;
+    stride_ = 64;
+  }
+  [[gnu::noinline]] void next_row() {
+    Lines& now = waiting_[0];
+    now.row += now.step;
+    if (--now.rows == 0) {
+      now = waiting_[1];
+      waiting_[1].rows = 0;
+      --count_;
+    }
+    if (count_) return begin();
+    stride_ = 0;
+    left_ = kUnbounded;
+  }
+
+  Lines waiting_[2] = {};
+  int count_ = 0;
+  const char* line_ = nullptr;
+  Index left_ = kUnbounded, stride_ = 0;
+};
+
+// `count` numbers of one row, from column `first` on, in the working precision; behind them zeros.
+template <class S>
+inline typename S::Vector load_part(const Strided& source, const char* row, Index first, Index count) {
+  using T = typename S::Element;
+  const char* place = row + first * source.column;
+  if (count == S::width && usable_in_place<T>(source, row, false)) return S::load(reinterpret_cast<const T*>(place));
+  T lane[S::width] = {};
+  with_reader(source, [&](auto reader) { copy_row(reader, place, source.column, count, lane); });
+  return S::load(lane);
+}
+
+// The first `count` lanes to one row, from column `first` on, each as `layout` has it.
+template <class S>
+inline void store_part(const Strided& layout, char* row, Index first, Index count, typename S::Vector numbers) {
+  using T = typename S::Element;
+  char* place = row + first * layout.column;
+  if (count == S::width && usable_in_place<T>(layout, row, false))
+    return S::store(reinterpret_cast<T*>(place), numbers);
+  T lane[S::width];
+  S::store(lane, numbers);
+  with_rounding<T>(layout.type, [&](auto round) {
+    for (Index k = 0; k < count; ++k) {
+      const auto rounded = round(lane[k]);
+      std::memcpy(place + k * layout.column, &rounded, sizeof rounded);
+    }
   });
+}
+
+// The first or second half of two vectors, their lanes taken in turn.
+template <class S, int half, int... k>
+inline typename S::Vector interleave(typename S::Vector a, typename S::Vector b, std::integer_sequence<int, k...>) {
+  return __builtin_shufflevector(a, b, (half * S::width / 2 + k / 2 + k % 2 * S::width)...);
+}
+
+// Rows become columns: with row k and row k + width/2 interleaved, the lanes' numbers turn by one binary digit.
+template <class S>
+[[gnu::always_inline]] inline void transpose(typename S::Vector (&square)[S::width]) {
+  if constexpr (requires { S::transpose(square); }) {
+    S::transpose(square);
+  } else if constexpr (S::width > 1) {
+    constexpr auto lanes = std::make_integer_sequence<int, S::width>();
+    for (int digit = 1; digit < S::width; digit *= 2) {
+      typename S::Vector turned[S::width];
+      for (int k = 0; k < S::width / 2; ++k) {
+        turned[2 * k] = interleave<S, 0>(square[k], square[k + S::width / 2], lanes);
+        turned[2 * k + 1] = interleave<S, 1>(square[k], square[k + S::width / 2], lanes);
+      }
+      for (int k = 0; k < S::width; ++k) square[k] = turned[k];
+    }
+  }
+}
+
+// Whether rows of the working precision can be read and written as vectors.
+template <class T>
+inline bool all_in_place(const Strided& operand, const char* const* rows, Index count) {
+  bool all = contiguous_columns<T>(operand);
+  for (Index r = 0; r < count; ++r) all &= reinterpret_cast<std::uintptr_t>(rows[r]) % alignof(T) == 0;
+  return all;
+}
+
+// Rows side by side, times `factor`: number d of row r goes to packed[d · lanes + r]. Lanes without a row get zeros.
+template <class S>
+inline void pack_rows(const Strided& source, const char* const* rows, Index count, Index width,
+                      typename S::Element factor, typename S::Element* packed, Index lanes) {
+  using T = typename S::Element;
+  const bool in_place = all_in_place<T>(source, rows, count);
+  for (Index r = 0; r < lanes; r += S::width)
+    for (Index d = 0; d < width; d += S::width) {
+      const Index part = smaller<Index>(S::width, width - d);
+      const bool whole = part == S::width && count - r >= S::width;
+      typename S::Vector square[S::width];
+      if (in_place && whole) {
+        for (int k = 0; k < S::width; ++k) square[k] = S::load(reinterpret_cast<const T*>(rows[r + k]) + d);
+      } else {
+        for (int k = 0; k < S::width; ++k)
+          square[k] = r + k < count ? load_part<S>(source, rows[r + k], d, part) : S::set(0);
+      }
+      transpose<S>(square);
+      for (int k = 0; k < S::width; ++k)
+        if (whole || k < part) S::store(packed + (d + k) * lanes + r, S::mul(square[k], S::set(factor)));
+    }
+}
+
+// The way back: rows that lie side by side are written one by one.
+template <class S>
+inline void unpack_rows(const typename S::Element* packed, Index lanes, const Strided& layout, char* const* rows,
+                        Index count, Index width) {
+  using T = typename S::Element;
+  const bool in_place = all_in_place<T>(layout, rows, count);
+  for (Index r = 0; r < count; r += S::width)
+    for (Index d = 0; d < width; d += S::width) {
+      const Index part = smaller<Index>(S::width, width - d);
+      const bool whole = in_place && part == S::width && count - r >= S::width;
+      typename S::Vector square[S::width];
+      for (int k = 0; k < S::width; ++k)
+        square[k] = whole || k < part ? S::load(packed + (d + k) * lanes + r) : S::set(0);
+      transpose<S>(square);
+      if (whole) {
+        for (int k = 0; k < S::width; ++k) S::store(reinterpret_cast<T*>(rows[r + k]) + d, square[k]);
+      } else {
+        for (Index k = 0; k < smaller<Index>(S::width, count - r); ++k)
+          store_part<S>(layout, rows[r + k], d, part, square[k]);
+      }
+    }
 }
 
 }  // namespace

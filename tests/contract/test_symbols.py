@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SETS = {"baseline": ("simd_portable.hpp", [])}
 if platform.machine() in {"x86_64", "AMD64"}:
-    SETS["avx2"] = ("simd_avx2.hpp", ["-mavx2", "-mfma"])
+    SETS["avx2"] = ("simd_avx2.hpp", ["-mavx2", "-mfma", "-mf16c"])
 
 
 @pytest.mark.parametrize("name", SETS)
