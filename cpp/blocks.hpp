@@ -255,18 +255,23 @@ inline bool end_strip(const Block<S>& b, const Strip<S>& strip) {
   return odd;
 }
 
+// Where the rows of some keys lie in an operand.
+inline Stretch rows_ahead(const Strided& operand, const RowRange& range, Keys keys, Index width) {
+  const char* first = operand.at(range.item, range.kv_head, keys.begin);
+  return {first, operand.row, keys.end - keys.begin, width * size_of(operand.type)};
+}
+
 // While the first strip of a tile is at work, memory brings what comes next: the tile's values, unless they were
 // copied, and the next tile's keys.
 template <class S>
 inline void prefetch_next(Block<S>& b, Keys tile, Keys within) {
   const Arguments& a = b.a;
-  const auto first = [&](const Strided& operand, Index j) { return operand.at(b.range.item, b.range.kv_head, j); };
   const Keys next{tile.end, smaller(tile.end + kTileKeys, within.end)};
-  const char* value = first(a.value, tile.begin);
+  const char* value = a.value.at(b.range.item, b.range.kv_head, tile.begin);
   const Keys values = usable_in_place<typename S::Element>(a.value, value, true) ? tile : next;
   b.ahead = {};
-  b.ahead.add(a.value, first(a.value, values.begin), values.end - values.begin, a.value_dim);
-  b.ahead.add(a.key, first(a.key, next.begin), next.end - next.begin, a.head_dim);
+  b.ahead.add(rows_ahead(a.value, b.range, values, a.value_dim));
+  b.ahead.add(rows_ahead(a.key, b.range, next, a.head_dim));
 }
 
 template <class S>

@@ -107,14 +107,20 @@ inline Keys view_rows(Chunk<S>& c, Keys tile) {
   return {keys.empty() ? keys.end : tile.begin, keys.end};
 }
 
-// Scores of all rows against some keys.
+// The run of keys from `begin` on, in memory.
 template <class S>
-inline void score_visible_rows(const Chunk<S>& c, Keys keys) {
+inline Stretch run_ahead(const Chunk<S>& c, const Strided& operand, Index begin, Index width) {
+  return rows_ahead(operand, c.range, {begin, smaller(begin + kRun, c.a.kv_len)}, width);
+}
+
+// Scores of all rows against some keys. At the end memory is asked for what comes after.
+template <class S>
+inline void score_visible_rows(const Chunk<S>& c, Keys keys, const Stretch& after) {
   using T = typename S::Element;
   const Arguments& a = c.a;
   const Index count = keys.end - keys.begin;
   with_tile(a.key, a.key.at(c.range.item, c.range.kv_head, keys.begin), count, a.head_dim, c.key,
-            [&](auto key) { score_rows<S>(key, count, a.head_dim, c.query, c.scores); });
+            [&](auto key) { score_rows<S>(key, count, a.head_dim, c.query, c.scores, after); });
   for (Index r = 0; r < c.scores.count; ++r) {
     T* scores = c.scores.row(r);
     if (finishes(a, c.units)) {
@@ -168,16 +174,18 @@ inline void attend_chunk_tile(Chunk<S>& c, const Partial<S>& partial, Keys keys)
   using T = typename S::Element;
   const Arguments& a = c.a;
   const Index count = keys.end - keys.begin;
-  score_visible_rows(c, keys);
+  score_visible_rows(c, keys, run_ahead(c, a.value, keys.begin, a.value_dim));
   for (Index r = 0; r < a.rows(); ++r)
     c.correction[r] =
         c.observed ? weigh_row<S, true>(c, partial.numbers, r, keys) : weigh_row<S, false>(c, partial.numbers, r, keys);
   const Rows<const T> weights{c.scores.data, c.scores.count, c.scores.stride};
   const char* first = a.value.at(c.range.item, c.range.kv_head, keys.begin);
+  const Stretch after = run_ahead(c, a.key, keys.end, a.head_dim);
   with_tile(a.value, first, count, a.value_dim, c.value, [&](auto value) {
-    if (!c.careful) return add_weighted_rows<S, false>(value, count, a.value_dim, weights, c.correction, partial.sums);
+    if (!c.careful)
+      return add_weighted_rows<S, false>(value, count, a.value_dim, weights, c.correction, partial.sums, after);
     for (Index r = 0; r < a.rows(); ++r) mark_hidden(a, c.range.item, c.rows[r], c.seen[r], keys, c.scores.row(r), 1);
-    add_weighted_rows<S, true>(value, count, a.value_dim, weights, c.correction, partial.sums);
+    add_weighted_rows<S, true>(value, count, a.value_dim, weights, c.correction, partial.sums, after);
   });
 }
 

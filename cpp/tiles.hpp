@@ -187,40 +187,58 @@ inline void with_tile(const Strided& source, const char* first, Index count, Ind
   use(load_tile(source, first, count, width, false, scratch));
 }
 
-// Asks memory for the lines of some rows, one at every step, while there is something to compute. Rows that follow one
-// another count as one. At the end it stays where it is, which costs next to nothing.
+// Rows in memory that will be read, in bytes. Those that follow one another without a gap count as one.
+struct Stretch {
+  const char* first = nullptr;
+  Index stride = 0, rows = 0, width = 0;
+
+  Stretch() = default;
+  Stretch(const void* data, Index row, Index count, Index bytes)
+      : first(static_cast<const char*>(data)), stride(row), rows(count), width(bytes) {
+    if (stride != width || rows <= 0) return;
+    width *= rows;
+    rows = 1;
+  }
+};
+
+inline Index size_of(ElementType type) {
+  return type == ElementType::float64 ? 8 : type == ElementType::float32 ? 4 : 2;
+}
+
+// Asks memory for one or two stretches, line after line, while there is something to compute. At the end it stays where
+// it is, which costs next to nothing.
 class Prefetcher {
  public:
-  void add(const Strided& source, const char* first, Index rows, Index width) {
-    if (count_ == 2 || rows <= 0) return;
-    const Index size = source.type == ElementType::float64 ? 8 : source.type == ElementType::float32 ? 4 : 2;
-    const Index together = source.row == width * size ? rows : 1;
-    waiting_[count_++] = {first, source.row, rows / together, (together * width * size + 63) / 64};
+  void add(const Stretch& stretch) {
+    if (stretch.rows <= 0 || count_ == 2) return;
+    waiting_[count_++] = stretch;
     if (count_ == 1) begin();
   }
+
+  // One line, into the first cache or (nearness 2) the second.
+  template <int nearness = 2>
   [[gnu::always_inline]] void step() {
-    __builtin_prefetch(line_, 0, 2);
+    __builtin_prefetch(line_, 0, nearness);
     line_ += stride_;
     if (__builtin_expect(--left_ == 0, 0)) next_row();
   }
 
+  // So many bytes, counted in lines: what is left over counts the next time.
+  [[gnu::always_inline]] void advance(Index bytes) {
+    for (owed_ += bytes; owed_ >= 64; owed_ -= 64) step<3>();
+  }
+
  private:
-  struct Lines {
-    const char* row;
-    Index step, rows, lines;
-  };
   void begin() {
-    const Lines& now = waiting_[0];
-    line_ = now.row;
-    left_ = now.lines;
+    line_ = waiting_[0].first;
+    left_ = (waiting_[0].width + 63) / 64;
     stride_ = 64;
   }
   [[gnu::noinline]] void next_row() {
-    Lines& now = waiting_[0];
-    now.row += now.step;
+    Stretch& now = waiting_[0];
+    now.first += now.stride;
     if (--now.rows == 0) {
       now = waiting_[1];
-      waiting_[1].rows = 0;
       --count_;
     }
     if (count_) return begin();
@@ -228,10 +246,10 @@ class Prefetcher {
     left_ = kUnbounded;
   }
 
-  Lines waiting_[2] = {};
+  Stretch waiting_[2];
   int count_ = 0;
   const char* line_ = nullptr;
-  Index left_ = kUnbounded, stride_ = 0;
+  Index left_ = kUnbounded, stride_ = 0, owed_ = 0;
 };
 
 // `count` numbers of one row, from column `first` on, in the working precision; behind them zeros.
