@@ -100,11 +100,11 @@ inline View<S> view_tile(const Block<S>& b, const Strip<S>& strip, Keys tile) {
 
 // The lanes' positions, counted from key `first` on.
 template <class S>
-inline Distances<S, kVectors> lane_distances(Block<S>& b, const Strip<S>& strip, Index first) {
+inline Distances<S, kVectors<S>> lane_distances(Block<S>& b, const Strip<S>& strip, Index first) {
   using T = typename S::Element;
-  Distances<S, kVectors> distances;
+  Distances<S, kVectors<S>> distances;
   for (Index r = 0; r < kStrip<S>; ++r) b.offset[r] = r < strip.count ? T(strip.rows[r].position - first) : T(0);
-  for (int v = 0; v < kVectors; ++v) distances.offset[v] = S::load(b.offset + v * S::width);
+  for (int v = 0; v < kVectors<S>; ++v) distances.offset[v] = S::load(b.offset + v * S::width);
   distances.step = S::set(1);
   return distances;
 }
@@ -112,14 +112,14 @@ inline Distances<S, kVectors> lane_distances(Block<S>& b, const Strip<S>& strip,
 template <class S>
 inline void finish_strip(Block<S>& b, const Strip<S>& strip, Keys keys) {
   using T = typename S::Element;
-  typename S::Vector falls[kVectors];
+  typename S::Vector falls[kVectors<S>];
   const auto distances = lane_distances<S>(b, strip, keys.begin);
   if (b.a.slopes) {
     for (Index r = 0; r < kStrip<S>; ++r)
       b.offset[r] = r < strip.count ? T(-b.a.slopes[strip.rows[r].head] * b.units.bias) : T(0);
-    for (int v = 0; v < kVectors; ++v) falls[v] = S::load(b.offset + v * S::width);
+    for (int v = 0; v < kVectors<S>; ++v) falls[v] = S::load(b.offset + v * S::width);
   }
-  finish_scores<S, kVectors>(b.scores, keys.end - keys.begin, b.units, b.a.slopes ? falls : nullptr, distances);
+  finish_scores<S, kVectors<S>>(b.scores, keys.end - keys.begin, b.units, b.a.slopes ? falls : nullptr, distances);
 }
 
 // Scores of the strip's rows against the keys in view.
@@ -139,8 +139,8 @@ template <class S>
 inline void observe_scores(Block<S>& b, const Strip<S>& strip, const View<S>& view, const typename S::Vector* maximum) {
   const Keys keys = view.keys;
   if (b.a.statistics[kArgmax]) {
-    find_largest<S, kVectors>(b.scores, keys.end - keys.begin, maximum, b.where);
-    for (int v = 0; v < kVectors; ++v) S::store(b.tile_maximum + v * S::width, maximum[v]);
+    find_largest<S, kVectors<S>>(b.scores, keys.end - keys.begin, maximum, b.where);
+    for (int v = 0; v < kVectors<S>; ++v) S::store(b.tile_maximum + v * S::width, maximum[v]);
     for (Index r = 0; r < strip.count; ++r)
       if (strip.numbers.at(kMaximum, r) < b.tile_maximum[r])
         strip.numbers.count(kLargestKey, r) = keys.begin + Index(b.where[r]);
@@ -156,21 +156,21 @@ template <class S, bool observed>
 inline void weigh_strip(Block<S>& b, const Strip<S>& strip, const View<S>& view) {
   using T = typename S::Element;
   const Keys keys = view.keys;
-  Pass<S, kVectors, observed> pass{b.scores, keys.end - keys.begin,         keys.begin % 64,
-                                   {},       Exponent<S>(b.units.exponent), {}};
-  largest<S, kVectors>(b.scores, pass.count, pass.maximum);
+  Pass<S, kVectors<S>, observed> pass{b.scores, keys.end - keys.begin,         keys.begin % 64,
+                                      {},       Exponent<S>(b.units.exponent), {}};
+  largest<S, kVectors<S>>(b.scores, pass.count, pass.maximum);
   if constexpr (observed) {
     observe_scores(b, strip, view, pass.maximum);
     pass.distances = lane_distances<S>(b, strip, keys.begin);
   }
-  for (int v = 0; v < kVectors; ++v) {
+  for (int v = 0; v < kVectors<S>; ++v) {
     const Index r = v * S::width;
     const auto maximum = S::max(S::load(strip.numbers.row(kMaximum) + r), pass.maximum[v]);
     S::store(b.correction + r, rescale<S>(strip.numbers, r, maximum, pass.exponent, observed));
     pass.maximum[v] = finite_maximum<S>(maximum);
   }
   const auto sums = pass.sum_all();
-  for (int v = 0; v < kVectors; ++v) {
+  for (int v = 0; v < kVectors<S>; ++v) {
     const auto add = [&](int field, typename S::Vector more) {
       T* place = strip.numbers.row(field) + v * S::width;
       S::store(place, S::add(S::load(place), more));
@@ -264,9 +264,9 @@ inline Stretch rows_ahead(const Strided& operand, const RowRange& range, Keys ke
 // While the first strip of a tile is at work, memory brings what comes next: the tile's values, unless they were
 // copied, and the next tile's keys.
 template <class S>
-inline void prefetch_next(Block<S>& b, Keys tile, Keys within) {
+inline void prefetch_next(Block<S>& b, Keys tile, Index last) {
   const Arguments& a = b.a;
-  const Keys next{tile.end, smaller(tile.end + kTileKeys, within.end)};
+  const Keys next{tile.end, smaller(tile.end + kTileKeys, last)};
   const char* value = a.value.at(b.range.item, b.range.kv_head, tile.begin);
   const Keys values = usable_in_place<typename S::Element>(a.value, value, true) ? tile : next;
   b.ahead = {};
@@ -275,7 +275,7 @@ inline void prefetch_next(Block<S>& b, Keys tile, Keys within) {
 }
 
 template <class S>
-inline void attend_tiles(Block<S>& b, const Strip<S>* strips, Keys within) {
+inline void attend_tiles(Block<S>& b, const Strip<S>* strips, Keys within, Index last) {
   const Arguments& a = b.a;
   for (Index begin = within.begin / kTileKeys * kTileKeys; begin < within.end; begin += kTileKeys) {
     if (a.stop()) return;
@@ -285,7 +285,7 @@ inline void attend_tiles(Block<S>& b, const Strip<S>* strips, Keys within) {
         load_tile(a.key, a.key.at(b.range.item, b.range.kv_head, tile.begin), count, a.head_dim, true, b.key);
     const auto value =
         load_tile(a.value, a.value.at(b.range.item, b.range.kv_head, tile.begin), count, a.value_dim, true, b.value);
-    prefetch_next(b, tile, within);
+    prefetch_next(b, tile, last);
     for (Index s = 0; s < b.strips; ++s) {
       const View<S> view = view_tile(b, strips[s], tile);
       if (view.keys.empty()) continue;
@@ -296,28 +296,50 @@ inline void attend_tiles(Block<S>& b, const Strip<S>* strips, Keys within) {
   }
 }
 
-constexpr Index kMaxStrips = 16;
+constexpr Index kMaxStrips = 32;
 
-// One pass over a range of rows. Tells whether any output came out as NaN.
-template <class S>
-inline bool attend_rows(const Arguments& a, const RowRange& range, char* buffer, bool careful) {
+// One pass of a range of rows over the keys among `keys` that they see. Each strip ends with `end(block, strip)`; tells
+// whether any of these told of something odd.
+template <class S, class End>
+inline bool attend_rows(const Arguments& a, const RowRange& range, Keys keys, char* buffer, bool careful, End end) {
   Block<S> b(a, range, buffer);
   b.careful = careful;
   describe_rows(a, range, b.rows);
   Strip<S> strips[kMaxStrips];
   for (Index s = 0; s < b.strips; ++s) begin_strip<S>(a, b.units, range.item, strips[s] = b.take_strip(s));
-  attend_tiles<S>(b, strips, visible_keys(b.rows, range.end - range.begin));
+  const Keys visible = visible_keys(b.rows, range.end - range.begin);
+  attend_tiles<S>(b, strips, common(keys, visible), visible.end);  // behind the chunk comes the next one
   if (a.stop()) return false;
-  bool nan = false;
-  for (Index s = 0; s < b.strips; ++s) nan |= end_strip<S>(b, strips[s]);
-  return nan;
+  bool odd = false;
+  for (Index s = 0; s < b.strips; ++s) odd |= end(b, strips[s]);
+  return odd;
 }
 
-// Computes the outputs and statistics of a range of rows. A NaN among the outputs was either seen by its row, or is
-// a hidden value's, as 0 · NaN: the careful product, which reads no hidden value, tells.
+// Calls `pass(careful)` for the rows of a range that fill strips, and for what is left over, in a strip of half the
+// width where that is enough. A NaN among the results was either seen by its row, or is a hidden value's, as 0 · NaN:
+// then the careful product, which reads no hidden value, tells.
+template <class S, class Pass>
+inline void attend_optimistically(const RowRange& range, Pass pass) {
+  const auto run = [&](auto lanes, const RowRange& rows) {
+    if (rows.begin < rows.end && pass(lanes, rows, false)) pass(lanes, rows, true);
+  };
+  if constexpr (S::width >= 4) {
+    const Index over = (range.end - range.begin) % kStrip<S>;
+    const Index middle = 0 < over && over <= S::width ? range.end - over : range.end;
+    run(S(), {range.item, range.kv_head, range.begin, middle});
+    run(Half<S>(), {range.item, range.kv_head, middle, range.end});
+  } else {
+    run(S(), range);
+  }
+}
+
+// Computes the outputs and statistics of a range of rows.
 template <class S>
 inline void attend_block(const Arguments& a, const RowRange& range, char* buffer) {
-  if (attend_rows<S>(a, range, buffer, false)) attend_rows<S>(a, range, buffer, true);
+  attend_optimistically<S>(range, [&](auto lanes, const RowRange& rows, bool careful) {
+    return attend_rows<decltype(lanes)>(a, rows, {0, a.kv_len}, buffer, careful,
+                                        [](const auto& b, const auto& strip) { return end_strip(b, strip); });
+  });
 }
 
 // Rows in one block: as many strips as leave room in the second cache for a tile of keys and values.

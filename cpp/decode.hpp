@@ -4,40 +4,10 @@
 // scores of one tile lie side by side and go through the same softmax and observers as a strip's.
 #pragma once
 
-#include "blocks.hpp"
-#include "row_products.hpp"
+#include "chunks.hpp"
 
 namespace headwise {
 namespace {
-
-constexpr Index kMaxChunks = 64;
-
-// Keys in one chunk: depends on nothing but how many keys there are, and so do the bits of the result.
-inline Index chunk_keys(const Arguments& a) {
-  const Index tiles = (a.kv_len + kTileKeys - 1) / kTileKeys;
-  return larger<Index>(2, (tiles + kMaxChunks - 1) / kMaxChunks) * kTileKeys;
-}
-
-// What one chunk leaves behind: numbers and unnormalised sums of each row.
-template <class S>
-struct Partial {
-  using T = typename S::Element;
-  Numbers<T> numbers;
-  Rows<T> sums;
-
-  static Partial take(Scratch& scratch, const Arguments& a) {
-    const auto numbers = Numbers<T>::take(scratch, a.rows());
-    const Index stride = padded<S>(a.value_dim);
-    return {numbers, {scratch.take<T>(a.rows() * stride), a.rows(), stride}};
-  }
-};
-
-template <class S>
-inline Index partial_bytes(const Arguments& a) {
-  Scratch scratch(nullptr);
-  Partial<S>::take(scratch, a);
-  return scratch.used();
-}
 
 template <class S>
 struct Chunk {
@@ -45,6 +15,7 @@ struct Chunk {
   const Arguments& a;
   const Units<T> units;
   RowRange range;
+  Index count;  // rows; `query` and `scores` may have one more, of zeros
   Scratch scratch;
   Row* rows;
   Rows<T> query, scores;
@@ -54,15 +25,16 @@ struct Chunk {
   bool observed, careful = false;
 
   Chunk(const Arguments& arguments, const RowRange& r, char* buffer)
-      : a(arguments), units(a), range(r), scratch(buffer) {
-    rows = scratch.take<Row>(a.rows());
-    query = {scratch.take<T>(a.rows() * padded<S>(a.head_dim)), a.rows(), padded<S>(a.head_dim)};
-    scores = {scratch.take<T>(a.rows() * kTileKeys), a.rows(), kTileKeys};
-    correction = scratch.take<T>(a.rows());
+      : a(arguments), units(a), range(r), count(r.end - r.begin), scratch(buffer) {
+    const Index computed = computed_rows(count), stride = padded<S>(a.head_dim);
+    rows = scratch.take<Row>(count);
+    query = {scratch.take<T>(computed * stride), computed, stride};
+    scores = {scratch.take<T>(computed * kTileKeys), computed, kTileKeys};
+    correction = scratch.take<T>(computed);
     key = scratch.take<T>(kTileKeys * copied_stride<T>(a.head_dim));
     value = scratch.take<T>(kTileKeys * copied_stride<T>(a.value_dim));
-    seen = scratch.take<Seen>(a.rows());
-    patterns = scratch.take<unsigned char>(a.rows() * kTileKeys);
+    seen = scratch.take<Seen>(count);
+    patterns = scratch.take<unsigned char>(count * kTileKeys);
     observed = a.observed();
   }
 };
@@ -72,8 +44,8 @@ template <class S>
 inline void begin_rows(Chunk<S>& c) {
   const Arguments& a = c.a;
   describe_rows(a, c.range, c.rows);
-  c.query.count = c.scores.count = c.range.end - c.range.begin;
-  for (Index r = 0; r < c.query.count; ++r) {
+  for (Index k = c.count * c.query.stride; k < c.query.count * c.query.stride; ++k) c.query.data[k] = 0;
+  for (Index r = 0; r < c.count; ++r) {
     const char* row = a.query.at(c.range.item, c.rows[r].head, c.rows[r].query);
     for (Index d = 0; d < a.head_dim; d += S::width) {
       const auto numbers = load_part<S>(a.query, row, d, smaller<Index>(S::width, a.head_dim - d));
@@ -101,9 +73,8 @@ inline Distances<S, 1> key_distances(const Row& row, Index first) {
 // The part of a tile that the rows see. Only its end is cut: sums keep their order, and what is left out is 0.
 template <class S>
 inline Keys view_rows(Chunk<S>& c, Keys tile) {
-  const Index rows = c.range.end - c.range.begin;
-  for (Index r = 0; r < rows; ++r) c.seen[r] = look(c.a, c.range.item, c.rows[r], tile, c.patterns + r * kTileKeys);
-  const Keys keys = seen_keys(c.seen, rows);
+  for (Index r = 0; r < c.count; ++r) c.seen[r] = look(c.a, c.range.item, c.rows[r], tile, c.patterns + r * kTileKeys);
+  const Keys keys = seen_keys(c.seen, c.count);
   return {keys.empty() ? keys.end : tile.begin, keys.end};
 }
 
@@ -121,7 +92,7 @@ inline void score_visible_rows(const Chunk<S>& c, Keys keys, const Stretch& afte
   const Index count = keys.end - keys.begin;
   with_tile(a.key, a.key.at(c.range.item, c.range.kv_head, keys.begin), count, a.head_dim, c.key,
             [&](auto key) { score_rows<S>(key, count, a.head_dim, c.query, c.scores, after); });
-  for (Index r = 0; r < c.scores.count; ++r) {
+  for (Index r = 0; r < c.count; ++r) {
     T* scores = c.scores.row(r);
     if (finishes(a, c.units)) {
       for (Index k = count; k < padded<S>(count); ++k) scores[k] = 0;
@@ -175,98 +146,60 @@ inline void attend_chunk_tile(Chunk<S>& c, const Partial<S>& partial, Keys keys)
   const Arguments& a = c.a;
   const Index count = keys.end - keys.begin;
   score_visible_rows(c, keys, run_ahead(c, a.value, keys.begin, a.value_dim));
-  for (Index r = 0; r < a.rows(); ++r)
+  for (Index r = 0; r < c.count; ++r)
     c.correction[r] =
         c.observed ? weigh_row<S, true>(c, partial.numbers, r, keys) : weigh_row<S, false>(c, partial.numbers, r, keys);
+  for (Index k = c.count * kTileKeys; k < c.scores.count * kTileKeys; ++k) c.scores.data[k] = 0;
   const Rows<const T> weights{c.scores.data, c.scores.count, c.scores.stride};
   const char* first = a.value.at(c.range.item, c.range.kv_head, keys.begin);
   const Stretch after = run_ahead(c, a.key, keys.end, a.head_dim);
   with_tile(a.value, first, count, a.value_dim, c.value, [&](auto value) {
     if (!c.careful)
       return add_weighted_rows<S, false>(value, count, a.value_dim, weights, c.correction, partial.sums, after);
-    for (Index r = 0; r < a.rows(); ++r) mark_hidden(a, c.range.item, c.rows[r], c.seen[r], keys, c.scores.row(r), 1);
+    for (Index r = 0; r < c.count; ++r) mark_hidden(a, c.range.item, c.rows[r], c.seen[r], keys, c.scores.row(r), 1);
     add_weighted_rows<S, true>(value, count, a.value_dim, weights, c.correction, partial.sums, after);
   });
 }
 
 // One pass of all rows of a key/value head over a chunk. Tells whether any sum came out as NaN.
 template <class S>
-inline bool attend_chunk_rows(const Arguments& a, const RowRange& range, Index chunk, const Partial<S>& partial,
+inline bool attend_chunk_rows(const Arguments& a, const RowRange& range, Keys whole, const Partial<S>& partial,
                               char* buffer, bool careful) {
   Chunk<S> c(a, range, buffer);
   c.careful = careful;
   init(partial.numbers);
-  const Index sums = partial.sums.count * partial.sums.stride;
-  for (Index k = 0; k < sums; ++k) partial.sums.data[k] = 0;
+  for (Index k = 0; k < partial.sums.count * partial.sums.stride; ++k) partial.sums.data[k] = 0;
   begin_rows(c);
-  const Keys whole{chunk * chunk_keys(a), smaller(a.kv_len, (chunk + 1) * chunk_keys(a))};
   for (Index begin = whole.begin; begin < whole.end && !a.stop(); begin += kTileKeys) {
     const Keys keys = view_rows(c, {begin, smaller(begin + kTileKeys, whole.end)});
     if (!keys.empty()) attend_chunk_tile<S>(c, partial, keys);
   }
   bool nan = false;
-  for (Index k = 0; k < sums; ++k) nan |= partial.sums.data[k] != partial.sums.data[k];
+  for (Index k = 0; k < c.count * partial.sums.stride; ++k) nan |= partial.sums.data[k] != partial.sums.data[k];
   return nan;
 }
 
-// As attend_block: a NaN is looked into.
+// One chunk of keys for all rows of a key/value head: few rows side by side, more in strips.
 template <class S>
 inline void attend_chunk(const Arguments& a, const RowRange& range, Index chunk, char* partial_buffer, char* buffer) {
   Scratch scratch(partial_buffer);
   const auto partial = Partial<S>::take(scratch, a);
-  if (attend_chunk_rows<S>(a, range, chunk, partial, buffer, false))
-    attend_chunk_rows<S>(a, range, chunk, partial, buffer, true);
-}
-
-// One row of several chunks becomes one, in the first of them.
-template <class S, class Nth>
-inline void merge_row(const Units<typename S::Element>& units, Index r, Index chunks, Nth nth) {
-  using T = typename S::Element;
-  const Partial<S> whole = nth(0);
-  const Exponent<Scalar<T>> exponent(units.exponent);
-  const T maximum = largest_of(whole.numbers, r, chunks, [&](Index chunk) { return nth(chunk).numbers; });
-  for (Index chunk = 0; chunk < chunks; ++chunk) {
-    const Partial<S> part = nth(chunk);
-    const auto factor = S::set(rescale<Scalar<T>>(part.numbers, r, maximum, exponent, true));
-    if (chunk) add_row(whole.numbers, part.numbers, r);
-    for (Index d = 0; d < whole.sums.stride; d += S::width) {
-      const auto more = S::mul(factor, S::load(part.sums.row(r) + d));
-      S::store(whole.sums.row(r) + d, chunk ? S::add(S::load(whole.sums.row(r) + d), more) : more);
-    }
+  const Keys keys{chunk * chunk_keys(a), smaller(a.kv_len, (chunk + 1) * chunk_keys(a))};
+  if (a.rows() < kFewRows) {
+    const auto pass = [&](bool careful) { return attend_chunk_rows<S>(a, range, keys, partial, buffer, careful); };
+    if (pass(false)) pass(true);
+    return;
   }
-}
-
-// Merges the chunks of one key/value head in order and writes its rows out.
-template <class S>
-inline void merge_chunks(const Arguments& a, const RowRange& range, Index chunks, char* partial_buffer) {
-  using T = typename S::Element;
-  const Units<T> units(a);
-  const Index bytes = partial_bytes<S>(a);
-  const auto nth = [&](Index chunk) {
-    Scratch scratch(partial_buffer + chunk * bytes);
-    return Partial<S>::take(scratch, a);
-  };
-  const Partial<S> whole = nth(0);
-  for (Index r = 0; r < a.rows(); ++r) {
-    if (chunks > 1) merge_row<S>(units, r, chunks, nth);
-    Row row;
-    describe_row(a, range.item, range.kv_head * a.group() + r / a.query_len, r % a.query_len, row);
-    const Ending end(a, units, row, whole.numbers, r);
-    T* sums = whole.sums.row(r);
-    divide_sums<S>(sums, whole.sums.stride / S::width, S::width, S::set(T(end.divisor())));
-    char* output = place_of_output(a, range.item, row);
-    for (Index d = 0; d < a.value_dim; d += S::width)
-      store_part<S>(a.output_layout, output, d, smaller<Index>(S::width, a.value_dim - d), S::load(sums + d));
-    if (!a.reported()) continue;
-    double square = 0;
-    if (a.statistics[kOutputNorm]) square_sums(sums, a.value_dim, 1, &square);
-    write_statistics(a, range.item, row, whole.numbers, r, end, std::sqrt(square));
-  }
+  attend_optimistically<S>(range, [&](auto lanes, const RowRange& rows, bool careful) {
+    return attend_rows<decltype(lanes)>(a, rows, keys, buffer, careful, [&](const auto& b, const auto& strip) {
+      return leave_strip(b, strip, partial);
+    });
+  });
 }
 
 template <class S>
 inline Index chunk_scratch(const Arguments& a) {
-  return Chunk<S>(a, {}, nullptr).scratch.used();
+  return a.rows() < kFewRows ? Chunk<S>(a, {0, 0, 0, a.rows()}, nullptr).scratch.used() : block_scratch<S>(a, a.rows());
 }
 
 }  // namespace

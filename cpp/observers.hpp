@@ -155,8 +155,11 @@ inline T largest_of(Numbers<T> whole, Index r, Index count, Nth nth) {
 
 // Adds row r of another set of keys, once both are brought to the same maximum.
 template <class T>
-inline void add_row(Numbers<T> whole, Numbers<T> part, Index r) {
-  for (int f = kScored; f < kNumFields; ++f) whole.at(f, r) += part.at(f, r);
+inline void add_row(Numbers<T> whole, Numbers<T> part, Index r, bool observed) {
+  whole.at(kTotal, r) += part.at(kTotal, r);
+  if (!observed) return;
+  for (int f = kTotal + 1; f < kNumFields; ++f) whole.at(f, r) += part.at(f, r);
+  whole.at(kScored, r) += part.at(kScored, r);
   for (int c = kVisible; c < kNumCounts; ++c) whole.count(c, r) = added(whole.count(c, r), part.count(c, r));
 }
 

@@ -1,7 +1,7 @@
 // The two matrix products, as register tiles.
 //
-// A *strip* is a few queries side by side, one in each lane of two vectors. Its scores and weights lie key by
-// key, its sums dimension by dimension:
+// A *strip* is a few queries side by side, one in each lane of two vectors, or of one. Its scores and weights lie key
+// by key, its sums dimension by dimension:
 //
 //            lanes: queries                       lanes: queries
 //          +----------------+                   +----------------+
@@ -17,10 +17,19 @@
 namespace headwise {
 namespace {
 
-constexpr int kVectors = 2;  // vectors across a strip
+// The same vectors, one across a strip instead of two: for the rows left over at the end of a range.
+template <class S>
+struct Half : S {
+  static constexpr int panel_height = 12;
+};
 
 template <class S>
-constexpr int kStrip = kVectors * S::width;  // queries in a strip
+constexpr int kVectors = 2;  // vectors across a strip
+template <class S>
+constexpr int kVectors<Half<S>> = 1;
+
+template <class S>
+constexpr int kStrip = kVectors<S> * S::width;  // queries in a strip
 
 // out[h, r] = Σ_k left[h, k] · right[k, r], or out[h, r] · carry[r] + that sum.     "hk,kr->hr"
 // left[h, k] is at left[h · row + k · step]; right has kStrip columns.
@@ -28,23 +37,23 @@ template <class S, int height, bool carried>
 inline void panel(const typename S::Element* left, Index row, Index step, Index depth, const typename S::Element* right,
                   const typename S::Element* carry, typename S::Element* out, Prefetcher& ahead) {
   using V = typename S::Vector;
-  V sums[height][kVectors];
+  V sums[height][kVectors<S>];
 #pragma GCC unroll 16
   for (int h = 0; h < height; ++h)
-    for (int v = 0; v < kVectors; ++v) sums[h][v] = S::set(0);
+    for (int v = 0; v < kVectors<S>; ++v) sums[h][v] = S::set(0);
   for (Index k = 0; k < depth; ++k, left += step, right += kStrip<S>) {
-    V lanes[kVectors];
-    for (int v = 0; v < kVectors; ++v) lanes[v] = S::load(right + v * S::width);
+    V lanes[kVectors<S>];
+    for (int v = 0; v < kVectors<S>; ++v) lanes[v] = S::load(right + v * S::width);
     ahead.step();
 #pragma GCC unroll 16
     for (int h = 0; h < height; ++h) {
       const V scalar = S::set(left[h * row]);
-      for (int v = 0; v < kVectors; ++v) sums[h][v] = S::fma(scalar, lanes[v], sums[h][v]);
+      for (int v = 0; v < kVectors<S>; ++v) sums[h][v] = S::fma(scalar, lanes[v], sums[h][v]);
     }
   }
 #pragma GCC unroll 16
   for (int h = 0; h < height; ++h)
-    for (int v = 0; v < kVectors; ++v) {
+    for (int v = 0; v < kVectors<S>; ++v) {
       typename S::Element* place = out + h * kStrip<S> + v * S::width;
       if constexpr (carried) sums[h][v] = S::fma(S::load(place), S::load(carry + v * S::width), sums[h][v]);
       S::store(place, sums[h][v]);

@@ -46,6 +46,9 @@ template <class S>
 // Keys that stay in the first cache while all rows pass, and whose weighted values are added up in one chain.
 constexpr Index kRun = 32;
 
+// Rows as they are computed: three are dearer than four, so that a row of zeros joins them.
+inline Index computed_rows(Index rows) { return rows % 4 == 3 ? rows + 1 : rows; }
+
 // Rows by fours, twos and ones, or all alone: calls `use(rows, first)` for each group.
 template <int most, class Use>
 inline void by_groups(Index rows, Use use) {

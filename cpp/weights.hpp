@@ -85,7 +85,7 @@ inline void weights_of_rows(const Arguments& a, const Rectangle& rectangle, cons
     const Index count = keys.end - keys.begin;
     view_rows(c, keys);
     score_visible_rows(c, keys, run_ahead(c, a.key, keys.end, a.head_dim));
-    for (Index r = 0; r < c.scores.count; ++r) {
+    for (Index r = 0; r < c.count; ++r) {
       const Row& row = c.rows[r];
       T* scores = c.scores.row(r);
       for (Index k = count; k < padded<S>(count); ++k) scores[k] = 0;

@@ -17,9 +17,9 @@ from headwise import _binding, reference
 INSTRUCTION_SETS = tuple(_binding.instruction_sets())
 DTYPES = ("float32", "float64")
 KINDS = ("plain", "large", "peaky", "tied", "tiny", "denormal")
-FEW_ROWS = (
-    _binding.FEW_ROWS
-)  # from so many rows of a key/value head on, the other kernel takes over
+# From so many rows of a key/value head on, the other kernel takes over, and up to so many it
+# splits their keys.
+FEW_ROWS, SPLIT_ROWS = _binding.FEW_ROWS, _binding.SPLIT_ROWS
 MANY, FEW = FEW_ROWS + 3, 3  # a number of queries for either kernel
 
 Array = Any

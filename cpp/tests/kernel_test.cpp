@@ -102,7 +102,7 @@ void test_shape(const Shape& shape, const TypedKernels& k, const char* set) {
   Problem<T> blocks(shape);
   run_blocks(blocks.a, k, k.block_rows(blocks.a));
   check_rows(blocks, set);
-  if (blocks.a.rows() >= kFewRows) return check_weights(blocks, k, set);
+  if (blocks.a.rows() > kSplitRows) return check_weights(blocks, k, set);
   Problem<T> chunks(shape);
   run_chunks(chunks.a, k);
   check_rows(chunks, set);

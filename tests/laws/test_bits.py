@@ -9,7 +9,7 @@ import pytest
 
 import headwise
 from headwise import causal, scaled_dot_product_attention
-from tests.support import FEW_ROWS, KINDS, MANY, draw, normal, same_bits
+from tests.support import FEW_ROWS, KINDS, MANY, SPLIT_ROWS, draw, normal, same_bits
 
 ALL_KINDS = pytest.mark.parametrize("kind", KINDS)
 pytestmark = pytest.mark.usefixtures("instruction_set")
@@ -60,7 +60,15 @@ def test_the_number_of_threads_changes_no_bit_of_long_causal_rows(
 
 
 @pytest.mark.parametrize(
-    ("fewer", "more"), [(1, FEW_ROWS - 1), (2, 3), (FEW_ROWS, 600), (17, 40), (MANY, 130)]
+    ("fewer", "more"),
+    [
+        (1, FEW_ROWS - 1),
+        (2, 3),
+        (FEW_ROWS, SPLIT_ROWS),
+        (MANY, 40),
+        (SPLIT_ROWS + 1, 600),
+        (70, 130),
+    ],
 )
 def test_other_queries_change_no_bit(
     rng: np.random.Generator, dtype: Any, fewer: int, more: int

@@ -16,6 +16,7 @@ instruction_sets = _kernel.instruction_sets
 STATISTICS = {name: number for number, (name, _) in enumerate(_kernel.statistics())}
 COUNTS = frozenset(name for name, is_count in _kernel.statistics() if is_count)
 FEW_ROWS: int = _kernel.FEW_ROWS
+SPLIT_ROWS: int = _kernel.SPLIT_ROWS
 MASK_DEPTH: int = _kernel.MASK_DEPTH
 MASK_KINDS = {name: number for number, name in enumerate(_kernel.MASK_KINDS)}
 

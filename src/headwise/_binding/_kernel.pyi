@@ -3,6 +3,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 FEW_ROWS: int
+SPLIT_ROWS: int
 MASK_DEPTH: int
 MASK_KINDS: tuple[str, ...]
 

@@ -316,6 +316,7 @@ NB_MODULE(_kernel, m) {
   m.def("apply", &headwise::py_function, nb::arg("name"), nb::arg("x"), nb::arg("y"), nb::arg("instruction_set"),
         "Writes exp2 or tanh of x to y, for the tests of their errors.");
   m.attr("FEW_ROWS") = headwise::kFewRows;
+  m.attr("SPLIT_ROWS") = headwise::kSplitRows;
   m.attr("MASK_DEPTH") = headwise::kMaskDepth;
   m.attr("MASK_KINDS") = nb::make_tuple("band", "ranges", "same", "array", "all_of", "any_of");
 }

@@ -14,8 +14,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kSignalInterval = std::chrono::milliseconds(50);
-constexpr double kSerialWork = 4e5;              // multiply-adds below which a second thread costs more than it saves
-constexpr std::size_t kPartialBytes = 16 << 20;  // unmerged chunks kept at a time
+constexpr double kSerialWork = 4e5;        // multiply-adds below which a second thread costs more than it saves
+constexpr Index kPartialBytes = 16 << 20;  // unmerged chunks kept at a time
 
 unsigned long main_thread = 0;
 
@@ -37,9 +37,9 @@ class Job {
     a.stop = {[](void* self) { return static_cast<Job*>(self)->poll(); }, this};
   }
 
-  // Shares `count` items among up to `threads` threads. `each(k, scratch)` must not throw.
+  // Shares `count` items among up to `threads` threads, `run` of them at a time. `each(k, scratch)` must not throw.
   template <class Each>
-  void for_each(Index count, int threads, std::size_t scratch_bytes, Each each) {
+  void for_each(Index count, int threads, Index run, std::size_t scratch_bytes, Each each) {
     std::atomic<Index> next{0};
     const auto work = [&] {
       const ThreadScratch scratch(scratch_bytes);
@@ -47,9 +47,10 @@ class Job {
         run_out_of_memory();
         return;
       }
-      for (Index k; !stopped_ && (k = next.fetch_add(1)) < count;) each(k, scratch.data());
+      for (Index first; !stopped_ && (first = next.fetch_add(run)) < count;)
+        for (Index k = first; k < std::min(first + run, count) && !stopped_; ++k) each(k, scratch.data());
     };
-    Pool::instance().run(int(std::min<Index>(threads, count)) - 1, work, [this] { poll(); });
+    Pool::instance().run(int(std::min<Index>(threads, (count + run - 1) / run)) - 1, work, [this] { poll(); });
   }
 
   void run_out_of_memory() { out_of_memory_ = stopped_ = true; }
@@ -96,32 +97,40 @@ void attend_blocks(Job& job, const Arguments& a, const TypedKernels& k, int thre
   while (rows / 2 >= std::max<Index>(least, kFewRows) && heads * ((a.rows() + rows - 1) / rows) < Index(4) * threads)
     rows /= 2;
   const Index blocks = (a.rows() + rows - 1) / rows;
-  job.for_each(heads * blocks, threads, k.block_scratch(a, std::min(rows, a.rows())), [&](Index n, char* scratch) {
+  job.for_each(heads * blocks, threads, 1, k.block_scratch(a, std::min(rows, a.rows())), [&](Index n, char* scratch) {
     const Index head = n / blocks, begin = (blocks - 1 - n % blocks) * rows;
     k.attend_block(a, {head / a.num_kv_heads, head % a.num_kv_heads, begin, std::min(begin + rows, a.rows())}, scratch);
   });
 }
 
-// Few queries: all chunks of some key/value heads, then their merge, then the next ones.
+Index count_chunks(const Arguments& a, const TypedKernels& k) {
+  return std::max<Index>(1, (a.kv_len + k.chunk_keys(a) - 1) / k.chunk_keys(a));
+}
+
+// The chunks of some key/value heads, then of the next ones. Whoever finishes the last chunk of a head merges them all.
+// Threads take neighbouring chunks, so that what memory brought ahead is used.
 void attend_chunks(Job& job, const Arguments& a, const TypedKernels& k, int threads) {
-  const Index heads = a.outer_size * a.num_kv_heads;
-  const Index chunks = std::max<Index>(1, (a.kv_len + k.chunk_keys(a) - 1) / k.chunk_keys(a));
-  const std::size_t each = k.partial_bytes(a) * chunks;
-  const Index wave = std::min(heads, std::max<Index>(1, kPartialBytes / each));
-  const ThreadScratch partials(each * wave);
-  if (!partials.data()) return job.run_out_of_memory();
-  const auto range = [&](Index head) { return RowRange{head / a.num_kv_heads, head % a.num_kv_heads, 0, a.rows()}; };
-  for (Index first = 0; first < heads; first += wave) {
+  const Index heads = a.outer_size * a.num_kv_heads, chunks = count_chunks(a, k);
+  const Index each = k.partial_bytes(a) * chunks, wave = std::clamp<Index>(kPartialBytes / each, 1, heads);
+  const ThreadScratch partials(std::size_t(each * wave));
+  const std::unique_ptr<std::atomic<Index>[]> left(new (std::nothrow) std::atomic<Index>[std::size_t(wave)]);
+  if (!partials.data() || !left) return job.run_out_of_memory();
+  for (Index first = 0; first < heads && !a.stop(); first += wave) {
     const Index count = std::min(wave, heads - first);
-    const auto partial = [&](Index head, Index chunk) {
-      return partials.data() + (head * chunks + chunk) * k.partial_bytes(a);
-    };
-    job.for_each(count * chunks, threads, k.chunk_scratch(a), [&](Index n, char* scratch) {
-      k.attend_chunk(a, range(first + n / chunks), n % chunks, partial(n / chunks, n % chunks), scratch);
+    for (Index head = 0; head < count; ++head) left[std::size_t(head)] = chunks;
+    const Index run = std::clamp<Index>(count * chunks / (4 * threads), 1, 4);
+    job.for_each(count * chunks, threads, run, std::size_t(k.chunk_scratch(a)), [&](Index n, char* scratch) {
+      const Index head = n / chunks, place = first + head;
+      const RowRange range{place / a.num_kv_heads, place % a.num_kv_heads, 0, a.rows()};
+      k.attend_chunk(a, range, n % chunks, partials.data() + n * k.partial_bytes(a), scratch);
+      if (--left[std::size_t(head)] == 0 && !a.stop()) k.merge_chunks(a, range, chunks, partials.data() + head * each);
     });
-    if (a.stop()) return;
-    for (Index head = 0; head < count; ++head) k.merge_chunks(a, range(first + head), chunks, partial(head, 0));
   }
+}
+
+// Few rows share their keys among threads; so do some more, where there are keys enough.
+bool splits_keys(const Arguments& a, const TypedKernels& k) {
+  return a.rows() < kFewRows || (a.rows() <= kSplitRows && count_chunks(a, k) > 1);
 }
 
 }  // namespace
@@ -131,7 +140,7 @@ bool attend(Arguments& a, const Kernels& kernels, ElementType type, int num_thre
   if (a.outer_size * a.num_heads * a.query_len == 0) return true;
   const int threads = work_of(a) < kSerialWork ? 1 : num_threads;
   const TypedKernels& k = kernels.of(type);
-  a.rows() < kFewRows ? attend_chunks(job, a, k, threads) : attend_blocks(job, a, k, threads);
+  splits_keys(a, k) ? attend_chunks(job, a, k, threads) : attend_blocks(job, a, k, threads);
   return job.finished();
 }
 
@@ -152,7 +161,7 @@ bool weights(Arguments& a, const Kernels& kernels, ElementType type, const std::
     }
   if (parts.empty()) return true;
   const Index count = Index(parts.size());
-  job.for_each(count, num_threads, k.weights_scratch(a, rows),
+  job.for_each(count, num_threads, 1, k.weights_scratch(a, rows),
                [&](Index n, char* scratch) { k.weights(a, parts[std::size_t(n)], scratch); });
   return job.finished();
 }

@@ -1,0 +1,113 @@
+// Keys are cut into chunks of a fixed size, which threads share: what a chunk leaves behind for each row, and how rows
+// of all chunks are merged, in order.
+//
+//   rows          partial │ partial │ partial        numbers and unnormalised sums, row by row
+//                    └────── merge ──────┘
+//                           outputs
+#pragma once
+
+#include "blocks.hpp"
+#include "row_products.hpp"
+
+namespace headwise {
+namespace {
+
+constexpr Index kMaxChunks = 64;
+
+// Keys in one chunk: depends on nothing but how many keys there are, and so do the bits of the result.
+inline Index chunk_keys(const Arguments& a) {
+  const Index tiles = (a.kv_len + kTileKeys - 1) / kTileKeys;
+  return larger<Index>(2, (tiles + kMaxChunks - 1) / kMaxChunks) * kTileKeys;
+}
+
+// What one chunk leaves behind: numbers and unnormalised sums of each row.
+template <class S>
+struct Partial {
+  using T = typename S::Element;
+  Numbers<T> numbers;
+  Rows<T> sums;
+
+  static Partial take(Scratch& scratch, const Arguments& a) {
+    const auto numbers = Numbers<T>::take(scratch, a.rows());
+    const Index stride = padded<S>(a.value_dim);
+    const Index rows = computed_rows(a.rows());
+    return {numbers, {scratch.take<T>(rows * stride), rows, stride}};
+  }
+};
+
+template <class S>
+inline Index partial_bytes(const Arguments& a) {
+  Scratch scratch(nullptr);
+  Partial<S>::take(scratch, a);
+  return scratch.used();
+}
+
+// What a strip knows after a chunk goes to its rows. Tells whether any sum is NaN or infinite.
+template <class S, class P>
+inline bool leave_strip(const Block<S>& b, const Strip<S>& strip, const P& partial) {
+  using T = typename S::Element;
+  const Index first = b.range.begin + (strip.rows - b.rows);
+  for (int f = 0; f < kNumFields; ++f)
+    std::memcpy(partial.numbers.row(f) + first, strip.numbers.row(f), strip.count * sizeof(T));
+  for (int c = 0; c < kNumCounts; ++c)
+    std::memcpy(&partial.numbers.count(c, first), &strip.numbers.count(c, 0), strip.count * sizeof(Index));
+  char* sums[kStrip<S>];
+  for (Index r = 0; r < strip.count; ++r) sums[r] = reinterpret_cast<char*>(partial.sums.row(first + r));
+  Strided layout;
+  layout.type = element_type<T>;
+  layout.column = sizeof(T);
+  unpack_rows<S>(strip.sums, kStrip<S>, layout, sums, strip.count, b.a.value_dim);
+  auto flaws = S::set(0);
+  for (Index k = 0; k < b.a.value_dim * kStrip<S>; k += S::width)
+    flaws = S::add(flaws, S::sub(S::load(strip.sums + k), S::load(strip.sums + k)));
+  return S::sum(flaws) != 0;
+}
+
+// One row of several chunks becomes one, in the first of them.
+template <class S, class Nth>
+inline void merge_row(const Units<typename S::Element>& units, bool observed, Index r, Index chunks, Nth nth) {
+  using T = typename S::Element;
+  const Partial<S> whole = nth(0);
+  const Exponent<Scalar<T>> exponent(units.exponent);
+  const T maximum = largest_of(whole.numbers, r, chunks, [&](Index chunk) { return nth(chunk).numbers; });
+  for (Index chunk = 0; chunk < chunks; ++chunk) {
+    const Partial<S> part = nth(chunk);
+    const auto factor = S::set(rescale<Scalar<T>>(part.numbers, r, maximum, exponent, observed));
+    if (chunk) add_row(whole.numbers, part.numbers, r, observed);
+    for (Index d = 0; d < whole.sums.stride; d += S::width) {
+      const auto more = S::mul(factor, S::load(part.sums.row(r) + d));
+      S::store(whole.sums.row(r) + d, chunk ? S::add(S::load(whole.sums.row(r) + d), more) : more);
+    }
+  }
+}
+
+// Merges the chunks of one key/value head in order and writes its rows out.
+template <class S>
+inline void merge_chunks(const Arguments& a, const RowRange& range, Index chunks, char* partial_buffer) {
+  using T = typename S::Element;
+  const Units<T> units(a);
+  const Index bytes = partial_bytes<S>(a);
+  const auto nth = [&](Index chunk) {
+    Scratch scratch(partial_buffer + chunk * bytes);
+    return Partial<S>::take(scratch, a);
+  };
+  const Partial<S> whole = nth(0);
+  for (Index r = 0; r < a.rows(); ++r) {
+    if (chunks > 1) merge_row<S>(units, a.observed(), r, chunks, nth);
+    Row row;
+    describe_row(a, range.item, range.kv_head * a.group() + r / a.query_len, r % a.query_len, row);
+    const Ending end(a, units, row, whole.numbers, r);
+    T* sums = whole.sums.row(r);
+    divide_sums<S>(sums, whole.sums.stride / S::width, S::width, S::set(T(end.divisor())));
+    char* output = place_of_output(a, range.item, row);
+    for (Index d = 0; d < a.value_dim; d += S::width)
+      store_part<S>(a.output_layout, output, d, smaller<Index>(S::width, a.value_dim - d), S::load(sums + d));
+    if (!a.reported()) continue;
+    double square = 0;
+    if (a.statistics[kOutputNorm]) square_sums(sums, a.value_dim, 1, &square);
+    write_statistics(a, range.item, row, whole.numbers, r, end, std::sqrt(square));
+  }
+}
+
+}  // namespace
+}  // namespace headwise
