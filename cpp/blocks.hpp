@@ -43,7 +43,7 @@ struct Block {
   using T = typename S::Element;
   const Arguments& a;
   const Units<T> units;
-  RowRange range;
+  RowRange range, next = {};  // next: what will probably follow
   Index strips;
   Scratch scratch;
   Row* rows;
@@ -255,23 +255,23 @@ inline bool end_strip(const Block<S>& b, const Strip<S>& strip) {
   return odd;
 }
 
-// Where the rows of some keys lie in an operand.
-inline Stretch rows_ahead(const Strided& operand, const RowRange& range, Keys keys, Index width) {
-  const char* first = operand.at(range.item, range.kv_head, keys.begin);
-  return {first, operand.row, keys.end - keys.begin, width * size_of(operand.type)};
-}
-
-// While the first strip of a tile is at work, memory brings what comes next: the tile's values, unless they were
-// copied, and the next tile's keys.
+// While the first strips of a tile are at work, memory brings what comes next: the tile's values, unless they were
+// copied, and the keys of the next tile, up to key `last`; beside the last tile of a range the places of its outputs,
+// and what the thread will probably be given next.
 template <class S>
 inline void prefetch_next(Block<S>& b, Keys tile, Index last) {
   const Arguments& a = b.a;
   const Keys next{tile.end, smaller(tile.end + kTileKeys, last)};
-  const char* value = a.value.at(b.range.item, b.range.kv_head, tile.begin);
-  const Keys values = usable_in_place<typename S::Element>(a.value, value, true) ? tile : next;
+  const bool in_place =
+      usable_in_place<typename S::Element>(a.value, a.value.at(b.range.item, b.range.kv_head, 0), true);
   b.ahead = {};
-  b.ahead.add(rows_ahead(a.value, b.range, values, a.value_dim));
+  b.ahead.add(rows_ahead(a.value, b.range, in_place ? tile : next, a.value_dim));
   b.ahead.add(rows_ahead(a.key, b.range, next, a.head_dim));
+  if (!next.empty()) return;
+  b.ahead.add(queries_ahead(a, a.output_layout, b.range, a.value_dim));
+  if (b.next.begin >= b.next.end) return;
+  b.ahead.add(queries_ahead(a, a.query, b.next, a.head_dim));
+  b.ahead.add(rows_ahead(a.key, b.next, first_tile(a, b.next), a.head_dim));
 }
 
 template <class S>
@@ -301,8 +301,10 @@ constexpr Index kMaxStrips = 32;
 // One pass of a range of rows over the keys among `keys` that they see. Each strip ends with `end(block, strip)`; tells
 // whether any of these told of something odd.
 template <class S, class End>
-inline bool attend_rows(const Arguments& a, const RowRange& range, Keys keys, char* buffer, bool careful, End end) {
+inline bool attend_rows(const Arguments& a, const RowRange& range, const RowRange& next, Keys keys, char* buffer,
+                        bool careful, End end) {
   Block<S> b(a, range, buffer);
+  b.next = next;
   b.careful = careful;
   describe_rows(a, range, b.rows);
   Strip<S> strips[kMaxStrips];
@@ -333,11 +335,11 @@ inline void attend_optimistically(const RowRange& range, Pass pass) {
   }
 }
 
-// Computes the outputs and statistics of a range of rows.
+// Computes the outputs and statistics of a range of rows. `next` is the range that will probably follow, or empty.
 template <class S>
-inline void attend_block(const Arguments& a, const RowRange& range, char* buffer) {
+inline void attend_block(const Arguments& a, const RowRange& range, const RowRange& next, char* buffer) {
   attend_optimistically<S>(range, [&](auto lanes, const RowRange& rows, bool careful) {
-    return attend_rows<decltype(lanes)>(a, rows, {0, a.kv_len}, buffer, careful,
+    return attend_rows<decltype(lanes)>(a, rows, next, {0, a.kv_len}, buffer, careful,
                                         [](const auto& b, const auto& strip) { return end_strip(b, strip); });
   });
 }

@@ -191,7 +191,7 @@ inline void attend_chunk(const Arguments& a, const RowRange& range, Index chunk,
     return;
   }
   attend_optimistically<S>(range, [&](auto lanes, const RowRange& rows, bool careful) {
-    return attend_rows<decltype(lanes)>(a, rows, keys, buffer, careful, [&](const auto& b, const auto& strip) {
+    return attend_rows<decltype(lanes)>(a, rows, {}, keys, buffer, careful, [&](const auto& b, const auto& strip) {
       return leave_strip(b, strip, partial);
     });
   });

@@ -6,10 +6,11 @@
 namespace headwise {
 
 struct TypedKernels {
-  // Many queries: rows of one block, scratch for so many rows, and the kernel.
+  // Many queries: rows of one block, scratch for so many rows, and the kernel. `next`, which may be empty, is the range
+  // that this thread will probably be given next: memory is asked for it.
   Index (*block_rows)(const Arguments&);
   Index (*block_scratch)(const Arguments&, Index rows);
-  void (*attend_block)(const Arguments&, const RowRange&, char* scratch);
+  void (*attend_block)(const Arguments&, const RowRange&, const RowRange& next, char* scratch);
   // Few queries: all rows of a key/value head against one chunk of keys, then the merge.
   Index (*chunk_keys)(const Arguments&);
   Index (*chunk_scratch)(const Arguments&);

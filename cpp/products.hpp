@@ -12,7 +12,7 @@
 // queries or weights. Keys and values are read as they lie; nothing but the queries is ever packed.
 #pragma once
 
-#include "tiles.hpp"
+#include "prefetch.hpp"
 
 namespace headwise {
 namespace {

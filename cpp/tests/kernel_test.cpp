@@ -43,7 +43,7 @@ void run_blocks(const Arguments& a, const TypedKernels& k, Index rows) {
   for (Index head = 0; head < a.num_kv_heads; ++head)
     for (Index begin = 0; begin < a.rows(); begin += rows) {
       const Index end = begin + rows < a.rows() ? begin + rows : a.rows();
-      k.attend_block(a, {0, head, begin, end}, scratch.data());
+      k.attend_block(a, {0, head, begin, end}, {}, scratch.data());
     }
 }
 

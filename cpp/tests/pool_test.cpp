@@ -23,7 +23,7 @@ void attend(const Problem<float>& p, const TypedKernels& k) {
         const ThreadScratch scratch(std::size_t(k.block_scratch(p.a, rows)));
         for (Index n; (n = next.fetch_add(1)) < blocks * p.a.num_kv_heads;) {
           const Index begin = n % blocks * rows, end = begin + rows < p.a.rows() ? begin + rows : p.a.rows();
-          k.attend_block(p.a, {0, n / blocks, begin, end}, scratch.data());
+          k.attend_block(p.a, {0, n / blocks, begin, end}, {}, scratch.data());
         }
       },
       [] {});

@@ -97,10 +97,13 @@ void attend_blocks(Job& job, const Arguments& a, const TypedKernels& k, int thre
   while (rows / 2 >= std::max<Index>(least, kFewRows) && heads * ((a.rows() + rows - 1) / rows) < Index(4) * threads)
     rows /= 2;
   const Index blocks = (a.rows() + rows - 1) / rows;
-  job.for_each(heads * blocks, threads, 1, k.block_scratch(a, std::min(rows, a.rows())), [&](Index n, char* scratch) {
+  const auto range = [&](Index n) {
+    if (n >= heads * blocks) return RowRange{};
     const Index head = n / blocks, begin = (blocks - 1 - n % blocks) * rows;
-    k.attend_block(a, {head / a.num_kv_heads, head % a.num_kv_heads, begin, std::min(begin + rows, a.rows())}, scratch);
-  });
+    return RowRange{head / a.num_kv_heads, head % a.num_kv_heads, begin, std::min(begin + rows, a.rows())};
+  };
+  job.for_each(heads * blocks, threads, 1, std::size_t(k.block_scratch(a, std::min(rows, a.rows()))),
+               [&](Index n, char* scratch) { k.attend_block(a, range(n), range(n + threads), scratch); });
 }
 
 Index count_chunks(const Arguments& a, const TypedKernels& k) {
