@@ -282,9 +282,9 @@ inline void attend_tiles(Block<S>& b, const Strip<S>* strips, Keys within, Index
     const Keys tile{larger(begin, within.begin), smaller(begin + kTileKeys, within.end)};
     const Index count = tile.end - tile.begin;
     const auto key =
-        load_tile(a.key, a.key.at(b.range.item, b.range.kv_head, tile.begin), count, a.head_dim, true, b.key);
+        load_tile<S>(a.key, a.key.at(b.range.item, b.range.kv_head, tile.begin), count, a.head_dim, true, b.key);
     const auto value =
-        load_tile(a.value, a.value.at(b.range.item, b.range.kv_head, tile.begin), count, a.value_dim, true, b.value);
+        load_tile<S>(a.value, a.value.at(b.range.item, b.range.kv_head, tile.begin), count, a.value_dim, true, b.value);
     prefetch_next(b, tile, last);
     for (Index s = 0; s < b.strips; ++s) {
       const View<S> view = view_tile(b, strips[s], tile);

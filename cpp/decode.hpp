@@ -90,8 +90,8 @@ inline void score_visible_rows(const Chunk<S>& c, Keys keys, const Stretch& afte
   using T = typename S::Element;
   const Arguments& a = c.a;
   const Index count = keys.end - keys.begin;
-  with_tile(a.key, a.key.at(c.range.item, c.range.kv_head, keys.begin), count, a.head_dim, c.key,
-            [&](auto key) { score_rows<S>(key, count, a.head_dim, c.query, c.scores, after); });
+  with_tile<S>(a.key, a.key.at(c.range.item, c.range.kv_head, keys.begin), count, a.head_dim, c.key,
+               [&](auto key) { score_rows<S>(key, count, a.head_dim, c.query, c.scores, after); });
   for (Index r = 0; r < c.count; ++r) {
     T* scores = c.scores.row(r);
     if (finishes(a, c.units)) {
@@ -153,7 +153,7 @@ inline void attend_chunk_tile(Chunk<S>& c, const Partial<S>& partial, Keys keys)
   const Rows<const T> weights{c.scores.data, c.scores.count, c.scores.stride};
   const char* first = a.value.at(c.range.item, c.range.kv_head, keys.begin);
   const Stretch after = run_ahead(c, a.key, keys.end, a.head_dim);
-  with_tile(a.value, first, count, a.value_dim, c.value, [&](auto value) {
+  with_tile<S>(a.value, first, count, a.value_dim, c.value, [&](auto value) {
     if (!c.careful)
       return add_weighted_rows<S, false>(value, count, a.value_dim, weights, c.correction, partial.sums, after);
     for (Index r = 0; r < c.count; ++r) mark_hidden(a, c.range.item, c.rows[r], c.seen[r], keys, c.scores.row(r), 1);

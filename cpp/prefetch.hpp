@@ -34,17 +34,24 @@ class Prefetcher {
     if (count_ == 1) begin();
   }
 
-  // One line, into the first cache or (nearness 2) the second.
-  template <int nearness = 2>
-  [[gnu::always_inline]] void step() {
-    __builtin_prefetch(line_, 0, nearness);
-    line_ += stride_;
-    if (__builtin_expect(--left_ == 0, 0)) next_row();
+  // Calls `use(count, line, stride)`, which is to take `count` steps, at most `most`, and to ask at each for one line,
+  // the first at `line`, each next one `stride` bytes further.
+  template <class Use>
+  [[gnu::always_inline]] void steps(Index most, Use use) {
+    const Index count = smaller(most, left_);
+    use(count, line_, stride_);
+    line_ += count * stride_;
+    left_ -= count;
+    if (left_ == 0) next_row();
   }
 
   // So many bytes, counted in lines: what is left over counts the next time.
   [[gnu::always_inline]] void advance(Index bytes) {
-    for (owed_ += bytes; owed_ >= 64; owed_ -= 64) step<3>();
+    for (owed_ += bytes; owed_ >= 64; owed_ -= 64) {
+      __builtin_prefetch(line_);
+      line_ += stride_;
+      if (__builtin_expect(--left_ == 0, 0)) next_row();
+    }
   }
 
  private:

@@ -41,16 +41,19 @@ inline void panel(const typename S::Element* left, Index row, Index step, Index 
 #pragma GCC unroll 16
   for (int h = 0; h < height; ++h)
     for (int v = 0; v < kVectors<S>; ++v) sums[h][v] = S::set(0);
-  for (Index k = 0; k < depth; ++k, left += step, right += kStrip<S>) {
-    V lanes[kVectors<S>];
-    for (int v = 0; v < kVectors<S>; ++v) lanes[v] = S::load(right + v * S::width);
-    ahead.step();
+  for (Index k = 0; k < depth;)
+    ahead.steps(depth - k, [&](Index count, const char* line, Index stride) {
+      for (k += count; count > 0; --count, line += stride, left += step, right += kStrip<S>) {
+        V lanes[kVectors<S>];
+        for (int v = 0; v < kVectors<S>; ++v) lanes[v] = S::load(right + v * S::width);
+        __builtin_prefetch(line, 0, 2);
 #pragma GCC unroll 16
-    for (int h = 0; h < height; ++h) {
-      const V scalar = S::set(left[h * row]);
-      for (int v = 0; v < kVectors<S>; ++v) sums[h][v] = S::fma(scalar, lanes[v], sums[h][v]);
-    }
-  }
+        for (int h = 0; h < height; ++h) {
+          const V scalar = S::set(left[h * row]);
+          for (int v = 0; v < kVectors<S>; ++v) sums[h][v] = S::fma(scalar, lanes[v], sums[h][v]);
+        }
+      }
+    });
 #pragma GCC unroll 16
   for (int h = 0; h < height; ++h)
     for (int v = 0; v < kVectors<S>; ++v) {
@@ -60,13 +63,18 @@ inline void panel(const typename S::Element* left, Index row, Index step, Index 
     }
 }
 
-// Panels of the full height from the top, then of 4, 2 and 1: `height` rows of `out` in all.
+// Panels of the full height from the top, then of 8, 4, 2 and 1: `height` rows of `out` in all. Low panels leave the
+// multipliers waiting for one another, so that 16 rows are better cut into 8 and 8 than into 12 and 4.
 template <class S, bool carried, int rows>
 inline void panels_of(const typename S::Element*& left, Index row, Index step, Index depth,
                       const typename S::Element* right, const typename S::Element* carry, typename S::Element*& out,
                       Index& height, Prefetcher& ahead) {
-  for (; height >= rows; height -= rows, left += rows * row, out += rows * kStrip<S>)
+  constexpr bool splits = rows > 8;
+  for (; height >= rows && !(splits && 16 <= height && height < rows + 8); height -= rows) {
     panel<S, rows, carried>(left, row, step, depth, right, carry, out, ahead);
+    left += rows * row;
+    out += rows * kStrip<S>;
+  }
 }
 
 template <class S, bool carried>
@@ -74,6 +82,7 @@ inline void product(const typename S::Element* left, Index row, Index step, Inde
                     const typename S::Element* right, const typename S::Element* carry, typename S::Element* out,
                     Prefetcher& ahead) {
   panels_of<S, carried, S::panel_height>(left, row, step, depth, right, carry, out, height, ahead);
+  if constexpr (S::panel_height > 8) panels_of<S, carried, 8>(left, row, step, depth, right, carry, out, height, ahead);
   panels_of<S, carried, 4>(left, row, step, depth, right, carry, out, height, ahead);
   panels_of<S, carried, 2>(left, row, step, depth, right, carry, out, height, ahead);
   panels_of<S, carried, 1>(left, row, step, depth, right, carry, out, height, ahead);

@@ -46,9 +46,8 @@ inline float widened(BFloat16 half) { return from_bfloat16(half.bits); }
 
 // To the nearest, ties to even; NaN stays NaN.
 inline std::uint16_t to_bfloat16(float x) {
-  const std::uint32_t bits = bits_of(x);
-  if (x != x) return std::uint16_t(bits >> 16 | 0x40);
-  return std::uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+  const std::uint32_t bits = bits_of(x), rounded = bits + 0x7fff + (bits >> 16 & 1);
+  return std::uint16_t((x != x ? bits | 0x400000 : rounded) >> 16);
 }
 
 inline std::uint16_t to_float16(float x) {
@@ -60,6 +59,9 @@ inline std::uint16_t to_float16(float x) {
     return sign | std::uint16_t(bits_of(float_of(size) + 0.5f) - bits_of(0.5f));
   return sign | std::uint16_t((size - (112u << 23) + 0xfff + (size >> 13 & 1)) >> 13);
 }
+
+inline void narrow(float x, Float16& half) { half.bits = to_float16(x); }
+inline void narrow(float x, BFloat16& half) { half.bits = to_bfloat16(x); }
 
 }  // namespace
 }  // namespace headwise

@@ -62,8 +62,20 @@ struct Simd<float> {
   static Vector widen(const BFloat16* p) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves(p)), 16));
   }
+  static void narrow(Float16* p, Vector v) { put_halves(p, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT)); }
+  static void narrow(BFloat16* p, Vector v) {
+    const __m256i bits = _mm256_castps_si256(v),
+                  odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
+    const __m256i rounded = _mm256_add_epi32(bits, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
+    const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
+    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+    const __m256i kept = _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, nan), 16);
+    const __m256i packed = _mm256_permute4x64_epi64(_mm256_packus_epi32(kept, kept), 0x08);
+    put_halves(p, _mm256_castsi256_si128(packed));
+  }
 
  private:
+  static void put_halves(void* p, __m128i bits) { _mm_storeu_si128(static_cast<__m128i*>(p), bits); }
   static void turn_halves(Vector* v) {
     const __m256d a = _mm256_castps_pd(_mm256_unpacklo_ps(v[0], v[1]));
     const __m256d b = _mm256_castps_pd(_mm256_unpackhi_ps(v[0], v[1]));

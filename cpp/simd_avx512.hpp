@@ -73,8 +73,18 @@ struct Simd<float> {
   static Vector widen(const BFloat16* p) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves(p)), 16));
   }
+  static void narrow(Float16* p, Vector v) { put_halves(p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT)); }
+  static void narrow(BFloat16* p, Vector v) {
+    const __m512i bits = _mm512_castps_si512(v),
+                  odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));
+    const __m512i kept = _mm512_mask_blend_epi32(_mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), rounded, quiet);
+    put_halves(p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(kept, 16)));
+  }
 
  private:
+  static void put_halves(void* p, __m256i bits) { _mm256_storeu_si256(static_cast<__m256i*>(p), bits); }
   static void turn_quarters(Vector* v) {
     const __m512d a = _mm512_castps_pd(_mm512_unpacklo_ps(v[0], v[1]));
     const __m512d b = _mm512_castps_pd(_mm512_unpackhi_ps(v[0], v[1]));

@@ -41,6 +41,10 @@ struct Simd<float> {
   }
   static Vector widen(const Float16* p) { return vcvt_f32_f16(vreinterpret_f16_u16(halves(p))); }
   static Vector widen(const BFloat16* p) { return vreinterpretq_f32_u32(vshll_n_u16(halves(p), 16)); }
+  static void narrow(Float16* p, Vector v) {
+    const uint16x4_t bits = vreinterpret_u16_f16(vcvt_f16_f32(v));
+    std::memcpy(p, &bits, sizeof bits);
+  }
 
  private:
   static uint16x4_t halves(const void* p) {

@@ -79,16 +79,21 @@ inline void with_reader(const Strided& source, Use use) {
   }
 }
 
-// Calls `use` with a function that turns a number of the working precision into one of the result's.
-template <class T, class Use>
-inline auto with_rounding(ElementType type, Use use) {
-  if (type == ElementType::float16) return use([](T x) { return to_float16(float(x)); });
-  if (type == ElementType::bfloat16) return use([](T x) { return to_bfloat16(float(x)); });
-  return use([](T x) { return x; });
-}
-
 template <class T>
-constexpr ElementType element_type = sizeof(T) == 4 ? ElementType::float32 : ElementType::float64;
+constexpr ElementType element_type = std::is_same_v<T, double>     ? ElementType::float64
+                                     : std::is_same_v<T, Float16>  ? ElementType::float16
+                                     : std::is_same_v<T, BFloat16> ? ElementType::bfloat16
+                                                                   : ElementType::float32;
+
+// Calls `use` with a zero of the type that the operand's elements have, one of those that go with a working precision.
+template <class T, class Use>
+inline auto with_type(ElementType type, Use use) {
+  if constexpr (sizeof(T) == 4) {
+    if (type == ElementType::float16) return use(Float16{});
+    if (type == ElementType::bfloat16) return use(BFloat16{});
+  }
+  return use(T());
+}
 
 // A vector of numbers as they lie in memory, 16-bit ones widened.
 template <class S, class Source>
@@ -113,9 +118,25 @@ inline typename S::Vector load_some(const Source* numbers, Index count) {
   return load_wide<S>(lane);
 }
 
+// Stores a vector as such numbers, 16-bit ones rounded.
+template <class S, class Result>
+inline void store_narrow(Result* numbers, typename S::Vector lanes) {
+  if constexpr (std::is_same_v<Result, typename S::Element>) {
+    S::store(numbers, lanes);
+  } else if constexpr (requires { S::narrow(numbers, lanes); }) {
+    S::narrow(numbers, lanes);
+  } else {
+    typename S::Element lane[S::width];
+    S::store(lane, lanes);
+    for (int k = 0; k < S::width; ++k) narrow(lane[k], numbers[k]);
+  }
+}
+
+// Whether a row is an array of such numbers, as the compiler would have it.
 template <class T>
-inline bool contiguous_columns(const Strided& source) {
-  return source.type == element_type<T> && !source.swapped && source.column == Index(sizeof(T));
+inline bool lies_as(const Strided& operand, const char* row) {
+  return operand.type == element_type<T> && !operand.swapped && operand.column == Index(sizeof(T)) &&
+         reinterpret_cast<std::uintptr_t>(row) % alignof(T) == 0;
 }
 
 // Rows of keys or values as the products read them.
@@ -132,12 +153,17 @@ inline Index copied_stride(Index width) {
   return width * Index(sizeof(T)) % 2048 == 0 ? width + line : width;
 }
 
+// Whether all rows are such arrays, a whole number of elements apart.
+template <class T>
+inline bool all_lie_as(const Strided& operand, const char* first) {
+  return lies_as<T>(operand, first) && operand.row % Index(sizeof(T)) == 0;
+}
+
+// Whether tiles of rows are read where they lie.
 template <class T>
 inline bool usable_in_place(const Strided& source, const char* first, bool reused) {
-  const Index size = sizeof(T);
   const bool aliased = reused && source.row % 2048 == 0 && source.row != 0;
-  return contiguous_columns<T>(source) && source.row % size == 0 && !aliased &&
-         reinterpret_cast<std::uintptr_t>(first) % alignof(T) == 0;
+  return all_lie_as<T>(source, first) && !aliased;
 }
 
 // One row in the working precision. Adjacent elements have a loop of their own, which compilers turn into vectors.
@@ -150,68 +176,68 @@ inline void copy_row(Read reader, const char* row, Index column, Index width, T*
   }
 }
 
-// Whether the operand lies in memory as an array of such 16-bit numbers.
-template <class Half>
-inline bool usable_halves(const Strided& source, const char* first) {
-  constexpr auto type = std::is_same_v<Half, Float16> ? ElementType::float16 : ElementType::bfloat16;
-  return source.type == type && !source.swapped && source.column == 2 && source.row % 2 == 0 &&
-         reinterpret_cast<std::uintptr_t>(first) % alignof(Half) == 0;
-}
-
-template <class T>
-inline Tile<T> load_tile(const Strided& source, const char* first, Index count, Index width, bool reused, T* scratch) {
-  if (usable_in_place<T>(source, first, reused))
-    return {reinterpret_cast<const T*>(first), source.row / Index(sizeof(T))};
-  const Index stride = copied_stride<T>(width);
-  for (Index j = 0; j < count; ++j) {
-    const char* row = first + j * source.row;
-    T* copy = scratch + j * stride;
-    if (contiguous_columns<T>(source)) {
-      std::memcpy(copy, row, width * sizeof(T));
-    } else {
-      with_reader(source, [&](auto reader) { copy_row(reader, row, source.column, width, copy); });
-    }
-  }
-  return {scratch, stride};
-}
-
-// Calls `use` with a tile that is read once or twice: where it lies, if at all possible, also with 16-bit numbers.
-template <class T, class Use>
-inline void with_tile(const Strided& source, const char* first, Index count, Index width, T* scratch, Use use) {
-  if constexpr (sizeof(T) == 4) {
-    if (usable_halves<Float16>(source, first))
-      return use(Tile<Float16>{reinterpret_cast<const Float16*>(first), source.row / 2});
-    if (usable_halves<BFloat16>(source, first))
-      return use(Tile<BFloat16>{reinterpret_cast<const BFloat16*>(first), source.row / 2});
-  }
-  use(load_tile(source, first, count, width, false, scratch));
-}
-
 // `count` numbers of one row, from column `first` on, in the working precision; behind them zeros.
 template <class S>
 inline typename S::Vector load_part(const Strided& source, const char* row, Index first, Index count) {
   using T = typename S::Element;
-  const char* place = row + first * source.column;
-  if (count == S::width && usable_in_place<T>(source, row, false)) return S::load(reinterpret_cast<const T*>(place));
-  T lane[S::width] = {};
-  with_reader(source, [&](auto reader) { copy_row(reader, place, source.column, count, lane); });
-  return S::load(lane);
+  return with_type<T>(source.type, [&](auto zero) {
+    using Source = decltype(zero);
+    if (lies_as<Source>(source, row)) return load_some<S>(reinterpret_cast<const Source*>(row) + first, count);
+    T lane[S::width] = {};
+    with_reader(source,
+                [&](auto reader) { copy_row(reader, row + first * source.column, source.column, count, lane); });
+    return S::load(lane);
+  });
 }
 
 // The first `count` lanes to one row, from column `first` on, each as `layout` has it.
 template <class S>
 inline void store_part(const Strided& layout, char* row, Index first, Index count, typename S::Vector numbers) {
+  with_type<typename S::Element>(layout.type, [&](auto zero) {
+    using Result = decltype(zero);
+    if (count == S::width && lies_as<Result>(layout, row))
+      return store_narrow<S>(reinterpret_cast<Result*>(row) + first, numbers);
+    Result lane[S::width];
+    store_narrow<S>(lane, numbers);
+    for (Index k = 0; k < count; ++k) std::memcpy(row + (first + k) * layout.column, lane + k, sizeof(Result));
+  });
+}
+
+// Rows of keys or values where they lie, or copied.
+template <class S>
+inline Tile<typename S::Element> load_tile(const Strided& source, const char* first, Index count, Index width,
+                                           bool reused, typename S::Element* scratch) {
   using T = typename S::Element;
-  char* place = row + first * layout.column;
-  if (count == S::width && usable_in_place<T>(layout, row, false))
-    return S::store(reinterpret_cast<T*>(place), numbers);
-  T lane[S::width];
-  S::store(lane, numbers);
-  with_rounding<T>(layout.type, [&](auto round) {
-    for (Index k = 0; k < count; ++k) {
-      const auto rounded = round(lane[k]);
-      std::memcpy(place + k * layout.column, &rounded, sizeof rounded);
-    }
+  if (usable_in_place<T>(source, first, reused))
+    return {reinterpret_cast<const T*>(first), source.row / Index(sizeof(T))};
+  const Index stride = copied_stride<T>(width), whole = width / S::width * S::width;
+  for (Index j = 0; j < count; ++j) {
+    const char* row = first + j * source.row;
+    T* copy = scratch + j * stride;
+    with_type<T>(source.type, [&](auto zero) {
+      using Source = decltype(zero);
+      const bool vectors = lies_as<Source>(source, row);
+      if (vectors)
+        for (Index d = 0; d < whole; d += S::width)
+          S::store(copy + d, load_wide<S>(reinterpret_cast<const Source*>(row) + d));
+      const Index done = vectors ? whole : 0;
+      with_reader(source, [&](auto reader) {
+        copy_row(reader, row + done * source.column, source.column, width - done, copy + done);
+      });
+    });
+  }
+  return {scratch, stride};
+}
+
+// Calls `use` with a tile that is read once or twice: where it lies, if at all possible, also with 16-bit numbers.
+template <class S, class Use>
+inline void with_tile(const Strided& source, const char* first, Index count, Index width, typename S::Element* scratch,
+                      Use use) {
+  with_type<typename S::Element>(source.type, [&](auto zero) {
+    using Source = decltype(zero);
+    if (all_lie_as<Source>(source, first))
+      return use(Tile<Source>{reinterpret_cast<const Source*>(first), source.row / Index(sizeof(Source))});
+    use(load_tile<S>(source, first, count, width, false, scratch));
   });
 }
 
@@ -242,8 +268,8 @@ template <class S>
 // Whether rows of the working precision can be read and written as vectors.
 template <class T>
 inline bool all_in_place(const Strided& operand, const char* const* rows, Index count) {
-  bool all = contiguous_columns<T>(operand);
-  for (Index r = 0; r < count; ++r) all &= reinterpret_cast<std::uintptr_t>(rows[r]) % alignof(T) == 0;
+  bool all = true;
+  for (Index r = 0; r < count; ++r) all &= lies_as<T>(operand, rows[r]);
   return all;
 }
 

@@ -64,8 +64,8 @@ inline void weights_of_strips(const Arguments& a, const Rectangle& rectangle, co
     begin_strip<S>(a, b.units, rectangle.item, strip);
     for (Index begin = rectangle.key_begin; begin < rectangle.key_end && !a.stop(); begin += kTileKeys) {
       const Keys keys{begin, smaller(begin + kTileKeys, rectangle.key_end)};
-      const auto key =
-          load_tile(a.key, a.key.at(range.item, range.kv_head, begin), keys.end - keys.begin, a.head_dim, true, b.key);
+      const auto key = load_tile<S>(a.key, a.key.at(range.item, range.kv_head, begin), keys.end - keys.begin,
+                                    a.head_dim, true, b.key);
       View<S> view = view_tile(b, strip, keys);
       view.whole &= view.keys.begin == keys.begin && view.keys.end == keys.end;
       view.keys = keys;

@@ -11,6 +11,15 @@ namespace {
 
 std::atomic<Pool*> current{nullptr};
 
+// Tells the processor that this thread only waits.
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("isb");
+#endif
+}
+
 // Threads do not live on in a forked child: its pool starts anew, and the old one is left as it is.
 void forget_pool() { current.store(new (std::nothrow) Pool); }
 
@@ -38,6 +47,18 @@ struct Kept {
 };
 thread_local Kept kept;
 
+// Waits a moment for what will probably come soon: a thread that sleeps takes as long to wake.
+constexpr auto kMoment = std::chrono::microseconds(50);
+
+template <class Ready>
+void stay_awake(Ready ready) {
+  for (const auto until = std::chrono::steady_clock::now() + kMoment; std::chrono::steady_clock::now() < until;)
+    for (int k = 0; k < 16; ++k) {
+      if (ready()) return;
+      relax();
+    }
+}
+
 }  // namespace
 
 Pool& Pool::instance() {
@@ -58,8 +79,9 @@ void Pool::start(int count) {
 }
 
 void Pool::serve() {
-  std::unique_lock lock(mutex_);
   for (;;) {
+    stay_awake([this] { return wanted_ > 0; });
+    std::unique_lock lock(mutex_);
     wake_.wait(lock, [this] { return wanted_ > 0; });
     --wanted_;
     ++active_;
@@ -82,8 +104,12 @@ void Pool::run(int helpers, const std::function<void()>& work, const std::functi
   wake_.notify_all();
   work();
   {
-    std::unique_lock lock(mutex_);
+    std::lock_guard lock(mutex_);
     wanted_ = 0;
+  }
+  stay_awake([this] { return active_ == 0; });
+  {
+    std::unique_lock lock(mutex_);
     while (!done_.wait_for(lock, std::chrono::milliseconds(20), [this] { return active_ == 0; })) {
       lock.unlock();
       idle();

@@ -1,4 +1,5 @@
-// The thread pool: threads that start when first needed, sleep between calls, and survive a fork.
+// The thread pool: threads that start when first needed, wait a moment and then sleep
+// between calls, and survive a fork.
 #pragma once
 
 #include <atomic>
@@ -28,7 +29,7 @@ class Pool {
   std::mutex mutex_;
   std::condition_variable wake_, done_;
   const std::function<void()>* work_ = nullptr;
-  int wanted_ = 0, active_ = 0;
+  std::atomic<int> wanted_{0}, active_{0};
   std::vector<std::thread> threads_;
 };
 
