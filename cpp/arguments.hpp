@@ -33,7 +33,7 @@ constexpr int kMaskDepth = 8;
 // Which kernel a call goes to depends on its rows for each key/value head, query_len · group: fewer than this lie side
 // by side, their lanes along dimensions; more lie across lanes, in strips; and up to so many share the keys among
 // threads.
-constexpr Index kFewRows = 20, kSplitRows = 64;
+constexpr Index kFewRows = 13, kSplitRows = 64;
 
 // The working precision is float32 for every type but float64.
 enum class ElementType : std::uint8_t { float32, float64, float16, bfloat16 };
