@@ -10,6 +10,7 @@ from headwise import _binding
 from headwise._arrays import Array, dtype_name, like, to_numpy
 from headwise._errors import shape_text
 from headwise._prepare import Prepared, prepare
+from headwise._threads import get_num_threads
 
 ArrayT = TypeVar("ArrayT")
 
@@ -104,6 +105,15 @@ def scaled_dot_product_attention(
            [0.36, 0.64, 0.  ],
            [0.26, 0.26, 0.47]], dtype=float32)
     """
+    if (
+        mask is bias is softcap is sink_logits is out is None
+        and query_offset is scale is num_threads is None
+    ):
+        plain = _binding.attend_plainly(
+            query, key, value, get_num_threads(), _binding.instruction_set()
+        )
+        if plain is not None:
+            return plain  # type: ignore[return-value]
     prepared = prepare(
         query,
         key,

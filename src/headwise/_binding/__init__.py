@@ -10,6 +10,7 @@ from headwise._binding import _kernel
 from headwise._errors import listing
 
 attend: Callable[..., None] = _kernel.attend
+attend_plainly = _kernel.attend_plainly
 weights: Callable[..., None] = _kernel.weights
 apply = _kernel.apply
 instruction_sets = _kernel.instruction_sets
