@@ -132,11 +132,22 @@ struct Arguments {
 
   [[gnu::always_inline]] Index group() const { return num_heads / num_kv_heads; }
   [[gnu::always_inline]] Index rows() const { return group() * query_len; }
-  // Whether any statistic is asked for, and whether any that needs more than a row's maximum and total.
-  [[gnu::always_inline]] bool reported() const { return statistics[kLse] || observed(); }
-  [[gnu::always_inline]] bool observed() const {
-    for (int s = kMaxScore; s < kNumStatistics; ++s)
-      if (statistics[s]) return true;
+  // What the statistics asked for need: numbers from every weight as it is made, single weights, counts of what is
+  // visible, or anything at all beyond a row's maximum and total.
+  [[gnu::always_inline]] bool weighs() const { return statistics[kEntropy] || statistics[kDistance]; }
+  [[gnu::always_inline]] bool singles_out() const {
+    return statistics[kSelfWeight] || statistics[kPreviousWeight] || statistics[kNextWeight] ||
+           statistics[kFirstWeight];
+  }
+  [[gnu::always_inline]] bool counts_visible() const {
+    return statistics[kVisibleCount] || statistics[kVisibleDistance];
+  }
+  [[gnu::always_inline]] bool observes() const {
+    return weighs() || singles_out() || counts_visible() || statistics[kArgmax] || statistics[kComputedKeys];
+  }
+  [[gnu::always_inline]] bool reports() const {
+    for (const void* statistic : statistics)
+      if (statistic) return true;
     return false;
   }
   // Whether rows have biases of their own, beside the slopes', which are one formula for all.

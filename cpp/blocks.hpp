@@ -10,6 +10,7 @@
 // Every lane works for itself: the bits of a row do not depend on the rows beside it, nor on the block's size.
 #pragma once
 
+#include "endings.hpp"
 #include "online_softmax.hpp"
 #include "products.hpp"
 
@@ -20,10 +21,12 @@ template <class S>
 struct Strip {
   using T = typename S::Element;
   const Row* rows;
-  Index count;  // rows in use, at most kStrip
-  Keys shared;  // keys that all rows see
-  T* query;     // [head_dim][kStrip]
-  T* sums;      // [value_dim][kStrip]
+  Index count;    // rows in use, at most kStrip
+  Keys shared;    // keys that all rows see
+  Keys standing;  // from the lowest position of a row to the highest
+  bool counted;   // what its rows see is counted already
+  T* query;       // [head_dim][kStrip]
+  T* sums;        // [value_dim][kStrip]
   Numbers<T> numbers;
 };
 
@@ -48,36 +51,42 @@ struct Block {
   Scratch scratch;
   Row* rows;
   T *scores, *key, *value;
-  T *correction, *offset, *tile_maximum, *where;  // one number for each lane of a strip
-  unsigned char* patterns;                        // of a strip's rows, kTileKeys each
-  bool observed, careful = false;
+  T *correction, *offset, *where;  // one number for each lane of a strip
+  unsigned char* patterns;         // of a strip's rows, kTileKeys each
+  const bool weighs, observes;     // see Arguments
+  bool careful = false;
   Prefetcher ahead;
 
   Block(const Arguments& arguments, const RowRange& r, char* buffer)
-      : a(arguments), units(a), range(r), strips((r.end - r.begin + kStrip<S> - 1) / kStrip<S>), scratch(buffer) {
+      : a(arguments),
+        units(a),
+        range(r),
+        strips((r.end - r.begin + kStrip<S> - 1) / kStrip<S>),
+        scratch(buffer),
+        weighs(a.weighs()),
+        observes(a.observes()) {
     rows = scratch.take<Row>(r.end - r.begin);
     scores = scratch.take<T>(kTileKeys * kStrip<S>);
     key = scratch.take<T>(kTileKeys * copied_stride<T>(a.head_dim));
     value = scratch.take<T>(kTileKeys * copied_stride<T>(a.value_dim));
     correction = scratch.take<T>(kStrip<S>);
     offset = scratch.take<T>(kStrip<S>);
-    tile_maximum = scratch.take<T>(kStrip<S>);
     where = scratch.take<T>(kStrip<S>);
     patterns = scratch.take<unsigned char>(kTileKeys * kStrip<S>);
-    observed = a.observed();
   }
 
   Strip<S> take_strip(Index s) {
     const Index first = s * kStrip<S>, count = smaller<Index>(kStrip<S>, range.end - range.begin - first);
     T* query = scratch.take<T>(a.head_dim * kStrip<S>);
     T* sums = scratch.take<T>(a.value_dim * kStrip<S>);
-    return {rows + first, count, {}, query, sums, Numbers<T>::take(scratch, kStrip<S>)};
+    return {rows + first, count, {}, {}, true, query, sums, Numbers<T>::take(scratch, kStrip<S>)};
   }
 };
 
 template <class S>
 inline void begin_strip(const Arguments& a, const Units<typename S::Element>& units, Index item, Strip<S>& strip) {
   strip.shared = shared_keys(strip.rows, strip.count);
+  strip.standing = standing_of(strip.rows, strip.count);
   const char* rows[kStrip<S>];
   for (Index r = 0; r < strip.count; ++r) rows[r] = a.query.at(item, strip.rows[r].head, strip.rows[r].query);
   pack_rows<S>(a.query, rows, strip.count, a.head_dim, units.query, strip.query, kStrip<S>);
@@ -113,8 +122,9 @@ template <class S>
 inline void finish_strip(Block<S>& b, const Strip<S>& strip, Keys keys) {
   using T = typename S::Element;
   typename S::Vector falls[kVectors<S>];
-  const auto distances = lane_distances<S>(b, strip, keys.begin);
+  Distances<S, kVectors<S>> distances;
   if (b.a.slopes) {
+    distances = lane_distances<S>(b, strip, keys.begin);
     for (Index r = 0; r < kStrip<S>; ++r)
       b.offset[r] = r < strip.count ? T(-b.a.slopes[strip.rows[r].head] * b.units.bias) : T(0);
     for (int v = 0; v < kVectors<S>; ++v) falls[v] = S::load(b.offset + v * S::width);
@@ -134,40 +144,46 @@ inline void score_visible(Block<S>& b, const Strip<S>& strip, const View<S>& vie
     apply_row(a, b.range.item, strip.rows[r], view.of(r), keys, b.units.bias, b.scores + r, kStrip<S>);
 }
 
-// The observers' update before the weights exist: the key of the largest, and what is visible.
+// The largest score of each lane; where asked for, its key, and what is visible.
 template <class S>
-inline void observe_scores(Block<S>& b, const Strip<S>& strip, const View<S>& view, const typename S::Vector* maximum) {
+inline void observe_scores(Block<S>& b, const Strip<S>& strip, const View<S>& view, typename S::Vector* maximum) {
+  using T = typename S::Element;
   const Keys keys = view.keys;
+  const Index count = keys.end - keys.begin;
   if (b.a.statistics[kArgmax]) {
-    find_largest<S, kVectors<S>>(b.scores, keys.end - keys.begin, maximum, b.where);
-    for (int v = 0; v < kVectors<S>; ++v) S::store(b.tile_maximum + v * S::width, maximum[v]);
+    find_largest<S, kVectors<S>>(b.scores, count, maximum, b.where);
+    T best[kStrip<S>];
+    for (int v = 0; v < kVectors<S>; ++v) S::store(best + v * S::width, maximum[v]);
+    const T* so_far = strip.numbers.row(kMaximum);
     for (Index r = 0; r < strip.count; ++r)
-      if (strip.numbers.at(kMaximum, r) < b.tile_maximum[r])
-        strip.numbers.count(kLargestKey, r) = keys.begin + Index(b.where[r]);
+      if (so_far[r] < best[r]) strip.numbers.count(kLargestKey, r) = keys.begin + Index(b.where[r]);
+  } else {
+    largest<S, kVectors<S>>(b.scores, count, maximum);
   }
-  for (Index r = 0; r < strip.count; ++r) strip.numbers.count(kComputed, r) += keys.end - keys.begin;
-  if (b.a.statistics[kVisibleCount] || b.a.statistics[kVisibleDistance])
+  if (b.a.statistics[kComputedKeys])
+    for (Index r = 0; r < strip.count; ++r) strip.numbers.count(kComputed, r) += count;
+  if (!strip.counted)
     for (Index r = 0; r < strip.count; ++r)
       update_visible(b.a, b.range.item, strip.numbers, r, strip.rows[r], view.of(r));
 }
 
-// One tile of the strip's scores becomes weights; numbers and correction are brought to the new maximum.
+// One tile of the strip's scores becomes weights, measured from `maximum`, the tile's own; numbers and correction are
+// brought to the new one.
 template <class S, bool observed>
-inline void weigh_strip(Block<S>& b, const Strip<S>& strip, const View<S>& view) {
+inline void weigh_strip(Block<S>& b, const Strip<S>& strip, Keys keys, const typename S::Vector* maximum) {
   using T = typename S::Element;
-  const Keys keys = view.keys;
   Pass<S, kVectors<S>, observed> pass{b.scores, keys.end - keys.begin,         keys.begin % 64,
                                       {},       Exponent<S>(b.units.exponent), {}};
-  largest<S, kVectors<S>>(b.scores, pass.count, pass.maximum);
   if constexpr (observed) {
-    observe_scores(b, strip, view, pass.maximum);
     pass.distances = lane_distances<S>(b, strip, keys.begin);
+    pass.before = strip.standing.begin - keys.begin;
+    pass.behind = strip.standing.end - keys.begin;
   }
   for (int v = 0; v < kVectors<S>; ++v) {
     const Index r = v * S::width;
-    const auto maximum = S::max(S::load(strip.numbers.row(kMaximum) + r), pass.maximum[v]);
-    S::store(b.correction + r, rescale<S>(strip.numbers, r, maximum, pass.exponent, observed));
-    pass.maximum[v] = finite_maximum<S>(maximum);
+    const auto risen = S::max(S::load(strip.numbers.row(kMaximum) + r), maximum[v]);
+    S::store(b.correction + r, rescale<S>(strip.numbers, r, risen, pass.exponent, b.observes));
+    pass.maximum[v] = finite_maximum<S>(risen);
   }
   const auto sums = pass.sum_all();
   for (int v = 0; v < kVectors<S>; ++v) {
@@ -181,17 +197,26 @@ inline void weigh_strip(Block<S>& b, const Strip<S>& strip, const View<S>& view)
       add(kDistant, sums.distant[v]);
     }
   }
-  if constexpr (observed) {
-    for (Index r = 0; r < strip.count; ++r)
-      update_single_keys<T>(strip.numbers, r, strip.rows[r], b.a.first_keys, {b.scores + r, keys, kStrip<S>});
-  }
+}
+
+// Weights of single keys, where the tile has any that are asked for.
+template <class S>
+inline void observe_weights(const Block<S>& b, const Strip<S>& strip, Keys keys) {
+  const bool near = keys.begin <= strip.standing.end + 1 && strip.standing.begin <= keys.end;
+  if (!b.a.singles_out() || (!near && b.a.first_keys <= keys.begin)) return;
+  for (Index r = 0; r < strip.count; ++r)
+    update_single_keys<typename S::Element>(strip.numbers, r, strip.rows[r], b.a.first_keys,
+                                            {b.scores + r, keys, kStrip<S>});
 }
 
 template <class S>
 inline void attend_tile(Block<S>& b, const Strip<S>& strip, const View<S>& view, Tile<typename S::Element> key,
                         Tile<typename S::Element> value) {
   score_visible<S>(b, strip, view, key);
-  b.observed ? weigh_strip<S, true>(b, strip, view) : weigh_strip<S, false>(b, strip, view);
+  typename S::Vector maximum[kVectors<S>];
+  observe_scores(b, strip, view, maximum);
+  b.weighs ? weigh_strip<S, true>(b, strip, view.keys, maximum) : weigh_strip<S, false>(b, strip, view.keys, maximum);
+  observe_weights(b, strip, view.keys);
   const Index count = view.keys.end - view.keys.begin;
   if (!b.careful) {
     add_weighted_values<S>(value, count, b.a.value_dim, b.scores, b.correction, strip.sums, b.ahead);
@@ -202,36 +227,33 @@ inline void attend_tile(Block<S>& b, const Strip<S>& strip, const View<S>& view,
   add_visible_values<S>(value, count, b.a.value_dim, b.scores, b.correction, strip.sums);
 }
 
-// Sums of each lane become outputs, divided by the lane's total. Tells whether any came out as NaN or infinite, which
-// less itself is no longer 0.
+// Sums of each lane become outputs, divided by the lane's total, and squared lengths are added up on the way. Tells
+// whether any came out as NaN or infinite, which less itself is no longer 0.
 template <class S>
-inline bool divide_sums(typename S::Element* sums, Index value_dim, Index lanes, typename S::Vector totals) {
+inline bool divide_sums(typename S::Element* sums, Index value_dim, Index lanes, typename S::Vector totals,
+                        typename S::Element* squares) {
   const Divisor<S> by(totals);
-  auto flaws = S::set(0);
+  auto flaws = S::set(0), square = S::set(0);
   for (Index d = 0; d < value_dim; ++d) {
     const auto quotient = by.divide(S::load(sums + d * lanes));
     flaws = S::add(flaws, S::sub(quotient, quotient));
+    square = S::fma(quotient, quotient, square);
     S::store(sums + d * lanes, quotient);
   }
+  S::store(squares, square);
   return S::sum(flaws) != 0;
 }
 
-// Each lane's length, as the sum of its squares.
+// The lengths of rows of outputs from their squares; those too large or too small for the working precision are added
+// up again.
 template <class T>
-inline void square_sums(const T* outputs, Index value_dim, Index lanes, double* squares) {
-  for (Index r = 0; r < lanes; ++r) squares[r] = 0;
-  for (Index d = 0; d < value_dim; ++d)
-    for (Index r = 0; r < lanes; ++r) squares[r] += double(outputs[d * lanes + r]) * double(outputs[d * lanes + r]);
-}
-
-template <class S>
-inline void report_strip(const Block<S>& b, const Strip<S>& strip) {
-  double squares[kStrip<S>] = {};
-  if (b.a.statistics[kOutputNorm]) square_sums(strip.sums, b.a.value_dim, kStrip<S>, squares);
-  for (Index r = 0; r < strip.count; ++r) {
-    const Row& row = strip.rows[r];
-    const Ending end(b.a, b.units, row, strip.numbers, r);
-    write_statistics(b.a, b.range.item, row, strip.numbers, r, end, std::sqrt(squares[r]));
+inline void lengths_of(const T* outputs, Index value_dim, Index step, const T* squares, Index count, double* lengths) {
+  for (Index r = 0; r < count; ++r) lengths[r] = std::sqrt(double(squares[r]));
+  for (Index r = 0; r < count; ++r) {
+    if (lengths[r] > 1e-15 && lengths[r] < 1e15) continue;
+    double sum = 0;
+    for (Index d = 0; d < value_dim; ++d) sum += double(outputs[r + d * step]) * double(outputs[r + d * step]);
+    lengths[r] = std::sqrt(sum);
   }
 }
 
@@ -240,18 +262,20 @@ template <class S>
 inline bool end_strip(const Block<S>& b, const Strip<S>& strip) {
   using T = typename S::Element;
   const Arguments& a = b.a;
-  T totals[kStrip<S>];
+  double whole[kStrip<S>];
+  T totals[kStrip<S>], squares[kStrip<S>];
   char* outputs[kStrip<S>];
-  for (Index r = 0; r < kStrip<S>; ++r) totals[r] = 1;
-  for (Index r = 0; r < strip.count; ++r) {
-    totals[r] = T(Ending(a, b.units, strip.rows[r], strip.numbers, r).divisor());
-    outputs[r] = place_of_output(a, b.range.item, strip.rows[r]);
-  }
+  whole_totals(a, b.units, strip.rows, strip.numbers, strip.count, whole);
+  for (Index r = 0; r < kStrip<S>; ++r) totals[r] = r < strip.count ? T(whole[r]) : T(1);
+  for (Index r = 0; r < strip.count; ++r) outputs[r] = place_of_output(a, b.range.item, strip.rows[r]);
   bool odd = false;
   for (int v = 0; v < kStrip<S>; v += S::width)
-    odd |= divide_sums<S>(strip.sums + v, a.value_dim, kStrip<S>, S::load(totals + v));
+    odd |= divide_sums<S>(strip.sums + v, a.value_dim, kStrip<S>, S::load(totals + v), squares + v);
   unpack_rows<S>(strip.sums, kStrip<S>, a.output_layout, outputs, strip.count, a.value_dim);
-  if (a.reported()) report_strip(b, strip);
+  if (!a.reports()) return odd;
+  double lengths[kStrip<S>];
+  if (a.statistics[kOutputNorm]) lengths_of(strip.sums, a.value_dim, kStrip<S>, squares, strip.count, lengths);
+  write_statistics(a, b.units, b.range.item, strip.rows, strip.numbers, strip.count, lengths);
   return odd;
 }
 
@@ -310,6 +334,10 @@ inline bool attend_rows(const Arguments& a, const RowRange& range, const RowRang
   Strip<S> strips[kMaxStrips];
   for (Index s = 0; s < b.strips; ++s) begin_strip<S>(a, b.units, range.item, strips[s] = b.take_strip(s));
   const Keys visible = visible_keys(b.rows, range.end - range.begin);
+  if (a.counts_visible())
+    for (Index s = 0; s < b.strips; ++s)
+      for (Index r = 0; r < strips[s].count; ++r)
+        strips[s].counted &= count_once(a, strips[s].numbers, r, strips[s].rows[r], keys);
   attend_tiles<S>(b, strips, common(keys, visible), visible.end);  // behind the chunk comes the next one
   if (a.stop()) return false;
   bool odd = false;

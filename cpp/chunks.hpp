@@ -92,21 +92,23 @@ inline void merge_chunks(const Arguments& a, const RowRange& range, Index chunks
     return Partial<S>::take(scratch, a);
   };
   const Partial<S> whole = nth(0);
+  Row rows[kEndingRows];
+  double totals[kEndingRows], lengths[kEndingRows];
+  describe_rows(a, range, rows);
+  if (chunks > 1)
+    for (Index r = 0; r < a.rows(); ++r) merge_row<S>(units, a.observes(), r, chunks, nth);
+  whole_totals(a, units, rows, whole.numbers, a.rows(), totals);
   for (Index r = 0; r < a.rows(); ++r) {
-    if (chunks > 1) merge_row<S>(units, a.observed(), r, chunks, nth);
-    Row row;
-    describe_row(a, range.item, range.kv_head * a.group() + r / a.query_len, r % a.query_len, row);
-    const Ending end(a, units, row, whole.numbers, r);
     T* sums = whole.sums.row(r);
-    divide_sums<S>(sums, whole.sums.stride / S::width, S::width, S::set(T(end.divisor())));
-    char* output = place_of_output(a, range.item, row);
+    T squares[S::width];
+    divide_sums<S>(sums, whole.sums.stride / S::width, S::width, S::set(T(totals[r])), squares);
+    char* output = place_of_output(a, range.item, rows[r]);
     for (Index d = 0; d < a.value_dim; d += S::width)
       store_part<S>(a.output_layout, output, d, smaller<Index>(S::width, a.value_dim - d), S::load(sums + d));
-    if (!a.reported()) continue;
-    double square = 0;
-    if (a.statistics[kOutputNorm]) square_sums(sums, a.value_dim, 1, &square);
-    write_statistics(a, range.item, row, whole.numbers, r, end, std::sqrt(square));
+    const T square = S::sum(S::load(squares));
+    if (a.statistics[kOutputNorm]) lengths_of(sums, a.value_dim, 1, &square, 1, lengths + r);
   }
+  if (a.reports()) write_statistics(a, units, range.item, rows, whole.numbers, a.rows(), lengths);
 }
 
 }  // namespace

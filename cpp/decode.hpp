@@ -22,10 +22,17 @@ struct Chunk {
   T *correction, *key, *value;
   Seen* seen;
   unsigned char* patterns;
-  bool observed, careful = false;
+  const bool weighs, observes;  // see Arguments
+  bool careful = false;
 
   Chunk(const Arguments& arguments, const RowRange& r, char* buffer)
-      : a(arguments), units(a), range(r), count(r.end - r.begin), scratch(buffer) {
+      : a(arguments),
+        units(a),
+        range(r),
+        count(r.end - r.begin),
+        scratch(buffer),
+        weighs(a.weighs()),
+        observes(a.observes()) {
     const Index computed = computed_rows(count), stride = padded<S>(a.head_dim);
     rows = scratch.take<Row>(count);
     query = {scratch.take<T>(computed * stride), computed, stride};
@@ -35,7 +42,6 @@ struct Chunk {
     value = scratch.take<T>(kTileKeys * copied_stride<T>(a.value_dim));
     seen = scratch.take<Seen>(count);
     patterns = scratch.take<unsigned char>(count * kTileKeys);
-    observed = a.observed();
   }
 };
 
@@ -118,25 +124,22 @@ inline typename S::Element weigh_row(const Chunk<S>& c, Numbers<typename S::Elem
   S::store(lane, pass.maximum[0]);
   T maximum = lane[0];
   for (int k = 1; k < S::width; ++k) maximum = Scalar<T>::max(lane[k], maximum);
-  if constexpr (observed) {
-    if (c.a.statistics[kArgmax] && n.at(kMaximum, r) < maximum)
-      n.count(kLargestKey, r) = first_key_with(scores, keys, maximum);
-    n.count(kComputed, r) += keys.end - keys.begin;
-    if (c.a.statistics[kVisibleCount] || c.a.statistics[kVisibleDistance])
-      update_visible(c.a, c.range.item, n, r, row, c.seen[r]);
-    pass.distances = key_distances<S>(row, keys.begin);
-  }
+  if (c.a.statistics[kArgmax] && n.at(kMaximum, r) < maximum)
+    n.count(kLargestKey, r) = first_key_with(scores, keys, maximum);
+  if (c.a.statistics[kComputedKeys]) n.count(kComputed, r) += keys.end - keys.begin;
+  if (c.a.counts_visible()) update_visible(c.a, c.range.item, n, r, row, c.seen[r]);
+  if constexpr (observed) pass.distances = key_distances<S>(row, keys.begin);
   maximum = Scalar<T>::max(n.at(kMaximum, r), maximum);
   const Exponent<Scalar<T>> exponent(c.units.exponent);
-  const T correction = rescale<Scalar<T>>(n, r, maximum, exponent, observed);
+  const T correction = rescale<Scalar<T>>(n, r, maximum, exponent, c.observes);
   pass.maximum[0] = S::set(finite_maximum<Scalar<T>>(maximum));
   const auto sums = pass.sum_all();
   n.at(kTotal, r) += S::sum(sums.total[0]);
   if constexpr (observed) {
     n.at(kScored, r) += S::sum(sums.scored[0]);
     n.at(kDistant, r) += S::sum(sums.distant[0]);
-    update_single_keys<T>(n, r, row, c.a.first_keys, {scores, keys, 1});
   }
+  if (c.a.singles_out()) update_single_keys<T>(n, r, row, c.a.first_keys, {scores, keys, 1});
   return correction;
 }
 
@@ -148,7 +151,7 @@ inline void attend_chunk_tile(Chunk<S>& c, const Partial<S>& partial, Keys keys)
   score_visible_rows(c, keys, run_ahead(c, a.value, keys.begin, a.value_dim));
   for (Index r = 0; r < c.count; ++r)
     c.correction[r] =
-        c.observed ? weigh_row<S, true>(c, partial.numbers, r, keys) : weigh_row<S, false>(c, partial.numbers, r, keys);
+        c.weighs ? weigh_row<S, true>(c, partial.numbers, r, keys) : weigh_row<S, false>(c, partial.numbers, r, keys);
   for (Index k = c.count * kTileKeys; k < c.scores.count * kTileKeys; ++k) c.scores.data[k] = 0;
   const Rows<const T> weights{c.scores.data, c.scores.count, c.scores.stride};
   const char* first = a.value.at(c.range.item, c.range.kv_head, keys.begin);
@@ -170,6 +173,8 @@ inline bool attend_chunk_rows(const Arguments& a, const RowRange& range, Keys wh
   init(partial.numbers);
   for (Index k = 0; k < partial.sums.count * partial.sums.stride; ++k) partial.sums.data[k] = 0;
   begin_rows(c);
+  if (a.counts_visible())
+    for (Index r = 0; r < c.count; ++r) count_once(a, partial.numbers, r, c.rows[r], whole);
   for (Index begin = whole.begin; begin < whole.end && !a.stop(); begin += kTileKeys) {
     const Keys keys = view_rows(c, {begin, smaller(begin + kTileKeys, whole.end)});
     if (!keys.empty()) attend_chunk_tile<S>(c, partial, keys);

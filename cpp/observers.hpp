@@ -7,7 +7,7 @@
 //   update    one tile, in three places: update_visible and find_largest before the weights exist, `weigh` in
 //             online_softmax.hpp for every weight as it is made, update_single_keys afterwards
 //   merge     two disjoint sets of keys of the same row become one
-//   finalize  the number a caller asked for, from the row's final maximum and total
+//   finalize  the number a caller asked for, from the row's final maximum and total (endings.hpp)
 //
 // The weighted sum of the values, in products.hpp, is such an observer with a vector for a number. The others are
 // nearly all linear in p: they differ only in the factor they give each weight, and share `rescale` and `merge`.
@@ -110,6 +110,12 @@ inline Index added(Index sum, Index more) { return __builtin_add_overflow(sum, m
 
 // Σ |position - j| over a range of keys: at most two runs of consecutive numbers.
 inline Index sum_of_distances(Index position, Keys keys) {
+  constexpr Index far = Index(1) << 31;  // nearer, no product is too large
+  if (-far < position && position < far && keys.end < far && !keys.empty()) {
+    const auto up_to = [](Index n) { return n > 0 ? n * (n + 1) / 2 : 0; };  // 1 + 2 + … + n
+    return up_to(position - keys.begin) - up_to(position - keys.end) + up_to(keys.end - 1 - position) -
+           up_to(keys.begin - 1 - position);
+  }
   const auto run = [](Index first, Index last) {
     Index twice;
     return __builtin_mul_overflow(last - first + 1, first + last, &twice) ? kUnbounded : twice / 2;
@@ -120,9 +126,23 @@ inline Index sum_of_distances(Index position, Keys keys) {
   return added(run(0, position - keys.begin), run(0, keys.end - 1 - position));
 }
 
-// What a row can see: counted, not weighed, and whatever the scores are.
+// What a row can see: counted, not weighed, and whatever the scores are. A row whose sight is a range is counted once,
+// for all keys among `keys`. Tells whether it was.
+inline bool counted_once(const Arguments& a, const Row& row) { return row.sight.exact && !a.rows_biased(); }
+
+template <class T>
+inline bool count_once(const Arguments& a, Numbers<T> n, Index r, const Row& row, Keys keys) {
+  if (!counted_once(a, row)) return false;
+  const Keys seen = common(row.sight.keys, keys);
+  n.count(kVisible, r) = seen.empty() ? 0 : seen.end - seen.begin;
+  n.count(kVisibleDistances, r) = sum_of_distances(row.position, seen);
+  return true;
+}
+
+// The others are counted tile by tile.
 template <class T>
 inline void update_visible(const Arguments& a, Index item, Numbers<T> n, Index r, const Row& row, const Seen& seen) {
+  if (counted_once(a, row)) return;
   if (!seen.pattern && !a.rows_biased()) {
     n.count(kVisible, r) += seen.keys.empty() ? 0 : seen.keys.end - seen.keys.begin;
     n.count(kVisibleDistances, r) = added(n.count(kVisibleDistances, r), sum_of_distances(row.position, seen.keys));
@@ -161,101 +181,6 @@ inline void add_row(Numbers<T> whole, Numbers<T> part, Index r, bool observed) {
   for (int f = kTotal + 1; f < kNumFields; ++f) whole.at(f, r) += part.at(f, r);
   whole.at(kScored, r) += part.at(kScored, r);
   for (int c = kVisible; c < kNumCounts; ++c) whole.count(c, r) = added(whole.count(c, r), part.count(c, r));
-}
-
-// How a row ends, in natural units. A learned sink is one more key, of its own score and a value of zero: it takes
-// part of the total and nothing else. A row that saw no key stays empty, sink or not.
-struct Ending {
-  double maximum, total;      // largest score, and Σ e^(score - maximum), of the keys
-  double logit = 0;           // the sink's score
-  double rise = 0, sink = 0;  // that above the maximum, and its e^rise
-  double scored = 0;          // Σ e^(score - maximum) · (score - maximum), of keys and sink
-
-  template <class T>
-  Ending(const Arguments& a, const Units<T>& units, const Row& row, Numbers<T> n, Index r) {
-    maximum = double(n.at(kMaximum, r)) * units.natural;
-    total = double(n.at(kTotal, r));
-    scored = double(n.at(kScored, r)) * units.natural;
-    if (!a.sink_logits || empty()) return;
-    logit = a.sink_logits[row.head];
-    rise = logit - maximum;
-    sink = std::exp(rise);
-    scored += sink > 0 && !drowned() ? sink * rise : 0;
-  }
-
-  bool empty() const { return total == 0; }
-  double whole() const { return total + sink; }
-  double divisor() const { return empty() ? 1 : whole(); }  // of the row's sums
-  double share() const { return empty() ? 0 : 1 / whole(); }
-  bool drowned() const { return total == total && rise > 700; }  // beside the sink no key has any weight
-  double lse() const {
-    if (empty()) return -__builtin_inf();
-    return drowned() ? logit : maximum + std::log(whole());
-  }
-  double entropy() const { return empty() || drowned() ? 0 : std::log(whole()) - scored / whole(); }
-  double sink_weight() const { return drowned() ? 1 : sink * share(); }
-};
-
-// The number asked for, in natural units.
-template <class T>
-inline double finalize(Numbers<T> n, Index r, Statistic statistic, const Ending& end, double output_norm) {
-  switch (statistic) {
-    case kLse:
-      return end.lse();
-    case kMaxScore:
-      return end.total - end.total != 0 ? end.total : end.maximum;
-    case kEntropy:
-      return end.entropy();
-    case kMaxWeight:
-      return end.share();
-    case kDistance:
-      return n.at(kDistant, r) * end.share();
-    case kSelfWeight:
-      return n.at(kSelf, r) * end.share();
-    case kPreviousWeight:
-      return n.at(kPrevious, r) * end.share();
-    case kNextWeight:
-      return n.at(kNext, r) * end.share();
-    case kFirstWeight:
-      return n.at(kFirst, r) * end.share();
-    case kSinkWeight:
-      return end.sink_weight();
-    case kOutputNorm:
-      return output_norm;
-    case kRowMaximum:
-      return n.at(kMaximum, r);
-    default:
-      return end.whole();
-  }
-}
-
-// The whole numbers among the statistics.
-template <class T>
-inline Index finalize_count(Numbers<T> n, Index r, Statistic statistic) {
-  switch (statistic) {
-    case kArgmax:
-      return n.at(kTotal, r) > 0 ? n.count(kLargestKey, r) : -1;
-    case kVisibleCount:
-      return n.count(kVisible, r);
-    case kComputedKeys:
-      return n.count(kComputed, r);
-    default:
-      return n.count(kVisibleDistances, r);
-  }
-}
-
-template <class T>
-inline void write_statistics(const Arguments& a, Index item, const Row& row, Numbers<T> n, Index r, const Ending& end,
-                             double output_norm) {
-  const Index place = place_of(a, item, row);
-  for (int s = 0; s < kNumStatistics; ++s) {
-    if (!a.statistics[s]) continue;
-    if (kStatistics[s].is_count) {
-      static_cast<Index*>(a.statistics[s])[place] = finalize_count(n, r, Statistic(s));
-    } else {
-      static_cast<T*>(a.statistics[s])[place] = as_working<T>(finalize(n, r, Statistic(s), end, output_norm));
-    }
-  }
 }
 
 }  // namespace

@@ -36,69 +36,125 @@ inline void largest(const typename S::Element* scores, Index count, typename S::
     for (int v = 0; v < vectors; ++v) maximum[v] = S::max(S::load(scores + (k * vectors + v) * S::width), maximum[v]);
 }
 
-// For each lane the first of `count` vectors that holds the lane's maximum.
+// For each lane the largest of `count` vectors and the first one that has it. Four vectors in turn, so that comparisons
+// need not wait for one another.
 template <class S, int vectors>
-inline void find_largest(const typename S::Element* scores, Index count, const typename S::Vector* maximum,
+inline void find_largest(const typename S::Element* scores, Index count, typename S::Vector* maximum,
                          typename S::Element* where) {
-  typename S::Vector found[vectors];
-  for (int v = 0; v < vectors; ++v) found[v] = S::set(-1);
-  for (Index k = count - 1; k >= 0; --k)
+  using V = typename S::Vector;
+  using T = typename S::Element;
+  constexpr int turns = 4;
+  V best[turns][vectors], first[turns][vectors];
+  for (int t = 0; t < turns; ++t)
+    for (int v = 0; v < vectors; ++v) best[t][v] = S::set(-T(__builtin_inf())), first[t][v] = S::set(0);
+  const auto look = [&](int t, Index k) {
     for (int v = 0; v < vectors; ++v) {
-      const auto below = S::less(S::load(scores + (k * vectors + v) * S::width), maximum[v]);
-      found[v] = S::select(below, found[v], S::set(typename S::Element(k)));
+      const V score = S::load(scores + (k * vectors + v) * S::width);
+      const auto larger = S::less(best[t][v], score);
+      best[t][v] = S::select(larger, score, best[t][v]);
+      first[t][v] = S::select(larger, S::set(T(k)), first[t][v]);
     }
-  for (int v = 0; v < vectors; ++v) S::store(where + v * S::width, found[v]);
+  };
+  Index k = 0;
+  for (; k + turns <= count; k += turns)
+#pragma GCC unroll 4
+    for (int t = 0; t < turns; ++t) look(t, k + t);
+  for (; k < count; ++k) look(0, k);
+  for (int v = 0; v < vectors; ++v) {
+    for (int t = 1; t < turns; ++t) {
+      const auto larger = S::less(best[0][v], best[t][v]);
+      const auto earlier = S::select(S::less(best[t][v], best[0][v]), S::set(T(count)), first[t][v]);
+      const V least = S::sub(S::set(0), S::max(S::sub(S::set(0), first[0][v]), S::sub(S::set(0), earlier)));
+      first[0][v] = S::select(larger, first[t][v], least);
+      best[0][v] = S::select(larger, best[t][v], best[0][v]);
+    }
+    maximum[v] = best[0][v];
+    S::store(where + v * S::width, first[0][v]);
+  }
 }
 
-// p = e^(score - maximum), for one vector.      scored: Σ p · (score - maximum)      distant: Σ p · |distance|
+// p = e^(score - maximum), for one vector.      scored: Σ p · (score - maximum)
 template <class S, int vectors, bool observed>
-inline void weigh(typename S::Element* scores, int v, typename S::Vector maximum, const Exponent<S>& exponent,
-                  const Distances<S, vectors>& distances, TileSums<S, vectors>& sums) {
+inline typename S::Vector weigh(typename S::Element* scores, int v, typename S::Vector maximum,
+                                const Exponent<S>& exponent, TileSums<S, vectors>& sums) {
   using V = typename S::Vector;
   const V below = exponent.clip(S::sub(S::load(scores), maximum));
   const V weight = exp2<S>(below, exponent);
   S::store(scores, weight);
   sums.total[v] = S::add(sums.total[v], weight);
-  if constexpr (observed) {
-    sums.scored[v] = S::fma(weight, below, sums.scored[v]);
-    sums.distant[v] = S::fma(weight, distances.size(v), sums.distant[v]);
-  }
+  if constexpr (observed) sums.scored[v] = S::fma(weight, below, sums.scored[v]);
+  return weight;
 }
 
 // One pass over `count` vectors (times `vectors` across): scores become weights.
 template <class S, int vectors, bool observed>
 struct Pass {
-  typename S::Element* scores;
+  using V = typename S::Vector;
+  using T = typename S::Element;
+  T* scores;
   Index count;
   Index phase;  // keys before the first one, modulo the longest run
-  typename S::Vector maximum[vectors];
+  V maximum[vectors];
   Exponent<S> exponent;
   Distances<S, vectors> distances;
+  Index before = 0, behind = kUnbounded;  // up to `before` all keys lie before their lanes' positions, from `behind` on
+                                          // behind them
   Index done = 0;
 
   // Weights are added up in runs of 8 keys, runs of 64, and then run by run: the error of a sum grows with the
   // length of its chains. Runs begin at multiples of their length, wherever a row's neighbours begin.
-  template <Index run>
-  TileSums<S, vectors> sum_run() {
+  Index end_of_run(Index run) const { return smaller(count, done + run - (done + phase) % run); }
+
+  TileSums<S, vectors> sum_all() {
     auto sums = TileSums<S, vectors>::zero();
-    const Index end = smaller(count, done + run - (done + phase) % run);
-    while (done < end) {
-      if constexpr (run > 8) {
-        sums.add(sum_run<run / 8>());
-      } else {
-        for (int v = 0; v < vectors; ++v)
-          weigh<S, vectors, observed>(scores + (done * vectors + v) * S::width, v, maximum[v], exponent, distances,
-                                      sums);
-        if constexpr (observed) distances.next();
-        ++done;
+    while (done < count) sums.add(sum_run(end_of_run(64)));
+    return sums;
+  }
+
+ private:
+  TileSums<S, vectors> sum_run(Index end) {
+    if constexpr (observed)
+      if (end <= before || done >= behind) return sum_one_side(end);
+    auto sums = TileSums<S, vectors>::zero();
+    while (done < end) sums.add(sum_keys<false>(end_of_run(8)));
+    return sums;
+  }
+
+  // For every key its weight, and its weight times its distance or, for one side, the sum of all weights so far.
+  template <bool one_side>
+  TileSums<S, vectors> sum_keys(Index end) {
+    auto sums = TileSums<S, vectors>::zero();
+    if constexpr (observed && !one_side) distances.passed = S::mul(distances.step, S::set(T(done)));
+    T* place = scores + done * vectors * S::width;
+    for (; done < end; ++done, place += vectors * S::width) {
+      for (int v = 0; v < vectors; ++v) {
+        const V weight = weigh<S, vectors, observed>(place + v * S::width, v, maximum[v], exponent, sums);
+        if constexpr (observed && one_side) sums.distant[v] = S::add(sums.distant[v], sums.total[v]);
+        if constexpr (observed && !one_side) sums.distant[v] = S::fma(weight, distances.size(v), sums.distant[v]);
       }
+      if constexpr (observed && !one_side) distances.next();
     }
     return sums;
   }
 
-  TileSums<S, vectors> sum_all() {
+  // Where all keys of a run lie on one side no distance of a single key is needed: the sum of the totals so far holds
+  // the first weight as often as there are keys, the last one once, and is Σ p · (end - k).
+  TileSums<S, vectors> sum_one_side(Index end) {
+    const Index begin = done;
+    const bool before_all = end <= before;
     auto sums = TileSums<S, vectors>::zero();
-    while (done < count) sums.add(sum_run<64>());
+    while (done < end) {
+      auto part = sum_keys<true>(end_of_run(8));
+      const V steps = S::set(T(before_all ? end - done : done - begin));
+      for (int v = 0; v < vectors; ++v) {
+        const V moment = before_all ? part.distant[v] : S::sub(S::set(0), part.distant[v]);
+        part.distant[v] = S::fma(part.total[v], steps, moment);
+      }
+      sums.add(part);
+    }
+    distances.passed = S::mul(distances.step, S::set(T(before_all ? end : begin)));
+    for (int v = 0; v < vectors; ++v)
+      sums.distant[v] = S::fma(distances.size(v), sums.total[v], S::mul(distances.step, sums.distant[v]));
     return sums;
   }
 };

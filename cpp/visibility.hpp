@@ -227,6 +227,14 @@ inline Keys shared_keys(const Row* rows, Index count) {
   return keys;
 }
 
+// The lowest and the highest position of some rows.
+inline Keys standing_of(const Row* rows, Index count) {
+  Keys standing{rows[0].position, rows[0].position};
+  for (Index r = 1; r < count; ++r)
+    standing = {smaller(standing.begin, rows[r].position), larger(standing.end, rows[r].position)};
+  return standing;
+}
+
 // Where a row's number is in the arrays of statistics.
 inline Index place_of(const Arguments& a, Index item, const Row& row) {
   return (item * a.num_heads + row.head) * a.query_len + row.query;

@@ -50,8 +50,12 @@ class Observation:
         self._chosen = {statistic.name: statistic for statistic in chosen}
         self.output = like(query, output)
         self.lse = like(query, rows["lse"])
-        empty = np.count_nonzero(np.isneginf(rows["lse"]), axis=-1)
-        self.empty_rows = like(query, np.asarray(empty))
+
+    @property
+    def empty_rows(self) -> Any:
+        """Return how many queries of each head see no key: ``(..., num_heads)``."""
+        empty = np.count_nonzero(np.isneginf(self._rows["lse"]), axis=-1)
+        return like(self._query, np.asarray(empty))
 
     @property
     def statistics(self) -> tuple[str, ...]:
@@ -181,7 +185,7 @@ def observe(
         ("lse", *KEPT, *(source for statistic in chosen for source in statistic.sources))
     )
     output = np.empty(prepared.sizes.output, prepared.dtype)
-    rows = {name: _row_array(name, prepared) for name in wanted}
+    rows = _row_arrays(list(wanted), prepared)
     first = max(statistic.first_keys or 1 for statistic in chosen) if chosen else 1
     run(prepared, output, rows, max(1, min(first, prepared.sizes.kv_len)))
     return Observation(query, prepared, output, rows, chosen)
@@ -198,9 +202,14 @@ def _choose(statistics: Any, prepared: Prepared) -> list[Statistic]:
     return chosen
 
 
-def _row_array(name: str, prepared: Prepared) -> Array:
-    dtype = np.dtype(np.int64) if name in _binding.COUNTS else prepared.working_dtype
-    return np.empty(prepared.sizes.rows, dtype)
+def _row_arrays(names: list[str], prepared: Prepared) -> dict[str, Array]:
+    """Return an array for each name, all of a kind side by side in memory."""
+    counts = [name for name in names if name in _binding.COUNTS]
+    numbers = [name for name in names if name not in _binding.COUNTS]
+    shape = prepared.sizes.rows
+    rows = dict(zip(numbers, np.empty((len(numbers), *shape), prepared.working_dtype), strict=True))
+    rows.update(zip(counts, np.empty((len(counts), *shape), np.int64), strict=True))
+    return rows
 
 
 def derive(name: str, rows: dict[str, Array], sinks: Array | None) -> Array:

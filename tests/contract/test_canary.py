@@ -61,9 +61,9 @@ FAULTS = {
         "score = units.cap > 0 ? S::mul(cap, score) : score;",
     ),
     "a sink is left out of the total": (
-        "observers.hpp",
-        "double whole() const { return total + sink; }",
-        "double whole() const { return total; }",
+        "endings.hpp",
+        "if (n.at(kTotal, r) != 0) whole[r] +=",
+        "if (n.at(kTotal, r) != 0) whole[r] += 0 *",
     ),
     "float16 loses its smallest numbers": (
         "short_floats.hpp",
