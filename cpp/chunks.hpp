@@ -52,7 +52,11 @@ inline bool leave_strip(const Block<S>& b, const Strip<S>& strip, const P& parti
   for (int c = 0; c < kNumCounts; ++c)
     std::memcpy(&partial.numbers.count(c, first), &strip.numbers.count(c, 0), strip.count * sizeof(Index));
   char* sums[kStrip<S>];
-  for (Index r = 0; r < strip.count; ++r) sums[r] = reinterpret_cast<char*>(partial.sums.row(first + r));
+  for (Index r = 0; r < strip.count; ++r) {
+    T* row = partial.sums.row(first + r);
+    for (Index d = b.a.value_dim; d < partial.sums.stride; ++d) row[d] = 0;
+    sums[r] = reinterpret_cast<char*>(row);
+  }
   Strided layout;
   layout.type = element_type<T>;
   layout.column = sizeof(T);
