@@ -18,7 +18,7 @@ void attend(const Problem<float>& p, const TypedKernels& k) {
   const Index rows = 64, blocks = (p.a.rows() + rows - 1) / rows;
   std::atomic<Index> next{0};
   Pool::instance().run(
-      2,
+      2, false,
       [&] {
         const ThreadScratch scratch(std::size_t(k.block_scratch(p.a, rows)));
         for (Index n; (n = next.fetch_add(1)) < blocks * p.a.num_kv_heads;) {

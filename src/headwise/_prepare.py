@@ -10,6 +10,7 @@ import numpy as np
 from headwise._arrays import (
     Array,
     dtype_name,
+    is_torch,
     same_dtype,
     to_additive,
     to_numbers,
@@ -67,7 +68,9 @@ class Prepared(NamedTuple):
     mask: Lowered
     scoring: Scoring
     query_offset: int | Array | None  # None: not said, and nothing depends on it
-    num_threads: int
+    threads: tuple[
+        int, bool
+    ]  # how many, and whether they may be PyTorch's, whose tensors these are
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -122,7 +125,10 @@ def prepare(
         lowered,
         scoring,
         resolve_query_offset(query_offset, sizes, mask, needed_by),
-        get_num_threads() if num_threads is None else check_num_threads(num_threads),
+        (
+            get_num_threads() if num_threads is None else check_num_threads(num_threads),
+            is_torch(query),
+        ),
     )
 
 

@@ -64,7 +64,7 @@ class Rectangles:
         flat = np.empty(size, p.working_dtype)
         shape = np.broadcast_to(np.empty((), p.dtype), p.sizes.output)
         arguments = kernel_arguments(p, shape, self.statistics)
-        _binding.weights(*arguments, rectangles, flat, p.num_threads, _binding.instruction_set())
+        _binding.weights(*arguments, rectangles, flat, *p.threads, _binding.instruction_set())
         return flat
 
 

@@ -23,6 +23,9 @@ def check_num_threads(n: Any, name: str = "num_threads") -> int:
 def set_num_threads(n: int | None) -> None:
     """Set how many threads later calls use; None goes back to the default.
 
+    ``threadpoolctl.threadpool_limits`` does the same for as long as it lasts, where threadpoolctl
+    is installed.
+
     Examples
     --------
     >>> import headwise
@@ -47,7 +50,7 @@ def get_num_threads() -> int:
 
 def explain_num_threads() -> str:
     """Say in a few words where `get_num_threads` comes from."""
-    return _default()[1] if _chosen is None else "set by headwise.set_num_threads"
+    return _default()[1] if _chosen is None else "set by headwise.set_num_threads or threadpoolctl"
 
 
 @cache

@@ -154,7 +154,7 @@ def run(
 ) -> None:
     """Run the kernel: writes the output and the row statistics asked for."""
     arguments = kernel_arguments(prepared, output, statistics)
-    _binding.attend(*arguments, first_keys, prepared.num_threads, _binding.instruction_set())
+    _binding.attend(*arguments, first_keys, *prepared.threads, _binding.instruction_set())
 
 
 def _check_out(out: Any, prepared: Prepared) -> Array:

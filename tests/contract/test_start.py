@@ -26,8 +26,9 @@ def start() -> tuple[float, list[str]]:
 
 
 def test_import_needs_numpy_alone() -> None:
+    """And threadpoolctl, one small module, where it is installed: it is told of the threads."""
     _, modules = start()
-    assert set(modules) - set(sys.stdlib_module_names) <= {"headwise", "numpy"}
+    assert set(modules) - set(sys.stdlib_module_names) <= {"headwise", "numpy", "threadpoolctl"}
 
 
 def test_import_is_quick() -> None:

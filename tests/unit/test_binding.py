@@ -84,13 +84,13 @@ BAD: dict[str, dict[str, Any]] = {
 def test_inconsistent_arrays_never_reach_a_kernel(what: str) -> None:
     arguments = GOOD | BAD[what]
     with refuses(ValueError, "inconsistent arrays", what):
-        _binding.attend(*arguments.values(), 1, 1, "scalar")
+        _binding.attend(*arguments.values(), 1, 1, False, "scalar")
 
 
 def test_consistent_arrays_do() -> None:
     rows, largest = np.full(3, 7.0), np.full(3, 7)
     arguments = GOOD | {"statistics": [(LSE, rows), (ARGMAX, largest)]}
-    _binding.attend(*arguments.values(), 1, 1, "scalar")
+    _binding.attend(*arguments.values(), 1, 1, False, "scalar")
     np.testing.assert_allclose(rows, np.log(5))
     assert not largest.any()
 
@@ -114,27 +114,29 @@ def test_rectangles_outside_the_scores_are_refused(what: str, rectangle: Any) ->
     statistics = [(_binding.STATISTICS[name], np.ones(3)) for name in names]
     arguments = GOOD | {"statistics": statistics}
     with refuses(ValueError, "inconsistent arrays", what):
-        _binding.weights(*arguments.values(), np.array(rectangle), np.zeros((3, 5)), 1, "scalar")
+        _binding.weights(
+            *arguments.values(), np.array(rectangle), np.zeros((3, 5)), 1, False, "scalar"
+        )
 
 
 def test_an_output_that_is_read_only_is_refused() -> None:
     output = np.zeros((3, 2))
     output.flags.writeable = False
     with pytest.raises((ValueError, BufferError), match=r"read-only|writ"):
-        _binding.attend(*(GOOD | {"output": output}).values(), 1, 1, "scalar")
+        _binding.attend(*(GOOD | {"output": output}).values(), 1, 1, False, "scalar")
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "int64", "longdouble", "bool"])
 def test_elements_that_no_kernel_reads_are_refused(dtype: str) -> None:
     scoring = (1.0, 0.0, np.zeros((3, 5), dtype), None, None, None)
     with refuses(ValueError, "no kernel", "format"):
-        _binding.attend(*(GOOD | {"scoring": scoring}).values(), 1, 1, "scalar")
+        _binding.attend(*(GOOD | {"scoring": scoring}).values(), 1, 1, False, "scalar")
 
 
 def test_too_many_waiting_operands_never_reach_a_kernel() -> None:
     leaf = (ARRAY, np.ones((3, 5), bool))
     good = [leaf] * _binding.MASK_DEPTH + [(ALL_OF,)] * (_binding.MASK_DEPTH - 1)
-    _binding.attend(*(GOOD | {"mask": good}).values(), 1, 1, "scalar")
+    _binding.attend(*(GOOD | {"mask": good}).values(), 1, 1, False, "scalar")
     for mask in ([leaf, *good, (ALL_OF,)], [leaf, leaf]):
         with refuses(ValueError, "inconsistent arrays", "mask"):
-            _binding.attend(*(GOOD | {"mask": mask}).values(), 1, 1, "scalar")
+            _binding.attend(*(GOOD | {"mask": mask}).values(), 1, 1, False, "scalar")

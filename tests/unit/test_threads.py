@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import threadpoolctl
+import torch
 
 import headwise
-from headwise import _threads
-from tests.support import refuses
+from headwise import _threadpoolctl, _threads
+from headwise._binding import _kernel
+from tests.support import draw, refuses, same_bits
 
 VARIABLES = ("HEADWISE_NUM_THREADS", "OMP_NUM_THREADS")
 
@@ -95,3 +100,55 @@ def test_no_more_than_the_processors_of_this_process(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(_threads, "_cgroup_quota", lambda: 2)
     assert headwise.get_num_threads() == 2
     assert "quota" in _threads.explain_num_threads()
+
+
+def test_threadpoolctl_sees_and_limits_the_threads() -> None:
+    chosen = _threads._chosen
+    try:
+        (found,) = (
+            pool for pool in threadpoolctl.threadpool_info() if pool["internal_api"] == "headwise"
+        )
+        assert found["num_threads"] == headwise.get_num_threads()
+        assert found["version"] == headwise.__version__
+        before = headwise.get_num_threads()
+        with threadpoolctl.threadpool_limits(1):
+            assert headwise.get_num_threads() == 1
+            assert "threadpoolctl" in _threads.explain_num_threads()
+        assert headwise.get_num_threads() == before
+        with threadpoolctl.threadpool_limits(1, user_api="blas"):
+            assert headwise.get_num_threads() == before
+    finally:
+        headwise.set_num_threads(chosen)
+
+
+@pytest.mark.parametrize("installed", ["nothing", "an old one"])
+def test_threadpoolctl_is_not_needed(monkeypatch: pytest.MonkeyPatch, installed: str) -> None:
+    if installed == "nothing":
+        monkeypatch.setitem(sys.modules, "threadpoolctl", None)
+    else:
+        monkeypatch.delattr(threadpoolctl, "LibController")
+    _threadpoolctl.register()
+
+
+def test_tensors_are_computed_by_pytorchs_threads(rng: np.random.Generator) -> None:
+    """Its threads spin after each of its operations and would keep others off the processors."""
+    torch.ones(2000, 2000) @ torch.ones(2000, 2000)
+    assert "omp" in Path(_kernel.team_library()).name
+    inputs = draw(rng, (2, 3), (300, 300), dtype=np.float32)
+    tensors = [torch.from_numpy(x) for x in inputs]
+    for count in (1, 2, 64):  # more than it has: then the pool's own
+        got = headwise.scaled_dot_product_attention(*tensors, num_threads=count)
+        assert same_bits(got.numpy(), headwise.scaled_dot_product_attention(*inputs))
+
+
+def test_tensors_after_a_fork(rng: np.random.Generator) -> None:
+    """OpenMP's threads do not live on in a child, and it waits for them: they are left alone."""
+    tensors = [torch.from_numpy(x) for x in draw(rng, (2, 3), (300, 300), dtype=np.float32)]
+    want = headwise.scaled_dot_product_attention(*tensors)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python warns of forks where there are threads
+        child = os.fork()
+    if child == 0:
+        same = torch.equal(headwise.scaled_dot_product_attention(*tensors), want)
+        os._exit(0 if same and not _kernel.team_library() else 1)
+    assert os.waitpid(child, 0)[1] == 0

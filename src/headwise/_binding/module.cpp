@@ -7,6 +7,7 @@
 
 #include "parsing.hpp"
 #include "run.hpp"
+#include "team.hpp"
 
 namespace nb = nanobind;
 
@@ -34,12 +35,13 @@ void run_unlocked(const std::string& instruction_set, const Call& call, Work wor
 }
 
 void py_attend(nb::handle query, nb::handle key, nb::handle value, nb::handle output, nb::list mask, nb::tuple scoring,
-               nb::handle query_offset, nb::list statistics, Index first_keys, int num_threads,
+               nb::handle query_offset, nb::list statistics, Index first_keys, int num_threads, bool team,
                const std::string& instruction_set) {
   Parsed parsed(query, key, value, output, mask, scoring, query_offset, statistics, Role::output);
   parsed.a.first_keys = first_keys;
-  run_unlocked(instruction_set, parsed,
-               [&](const Kernels& kernels, ElementType type) { return attend(parsed.a, kernels, type, num_threads); });
+  run_unlocked(instruction_set, parsed, [&](const Kernels& kernels, ElementType type) {
+    return attend(parsed.a, kernels, type, {num_threads, team});
+  });
 }
 
 // NumPy's array type and its `empty`, from when the module is loaded on.
@@ -86,8 +88,9 @@ nb::object py_attend_plainly(nb::handle query, nb::handle key, nb::handle value,
   if (!output.is_valid()) throw nb::python_error();
   call->set_output(output, Role::output);
   call->a.scale = 1 / std::sqrt(double(call->a.head_dim));
-  run_unlocked(instruction_set, *call,
-               [&](const Kernels& kernels, ElementType type) { return attend(call->a, kernels, type, num_threads); });
+  run_unlocked(instruction_set, *call, [&](const Kernels& kernels, ElementType type) {
+    return attend(call->a, kernels, type, {num_threads, false});
+  });
   return output;
 }
 
@@ -116,13 +119,13 @@ std::vector<Rectangle> parse_rectangles(const Parsed& whole, nb::handle rectangl
 
 void py_weights(nb::handle query, nb::handle key, nb::handle value, nb::handle output, nb::list mask, nb::tuple scoring,
                 nb::handle query_offset, nb::list statistics, nb::handle rectangles, nb::handle weights_out,
-                int num_threads, const std::string& instruction_set) {
+                int num_threads, bool team, const std::string& instruction_set) {
   Parsed parsed(query, key, value, output, mask, scoring, query_offset, statistics, Role::input);
   require(parsed.a.statistics[kRowMaximum] && parsed.a.statistics[kRowTotal], "row statistics");
   const Buffer out(weights_out, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE);
   const auto parts = parse_rectangles(parsed, rectangles, out);
   run_unlocked(instruction_set, parsed, [&](const Kernels& kernels, ElementType type) {
-    return weights(parsed.a, kernels, type, parts, num_threads);
+    return weights(parsed.a, kernels, type, parts, {num_threads, team});
   });
 }
 
@@ -155,12 +158,15 @@ nb::list py_statistics() {
 }  // namespace
 }  // namespace headwise
 
+// A name by which others find this library among those that are loaded.
+extern "C" [[gnu::visibility("default"), gnu::used]] const char headwise_kernels[] = "headwise";
+
 // Both calls begin with the same arguments.
 template <class Function, class... More>
 void define(nb::module_& m, const char* name, Function function, const char* doc, const More&... more) {
   m.def(name, function, doc, nb::arg("query"), nb::arg("key"), nb::arg("value"), nb::arg("output"), nb::arg("mask"),
         nb::arg("scoring"), nb::arg("query_offset"), nb::arg("statistics"), more..., nb::arg("num_threads"),
-        nb::arg("instruction_set"));
+        nb::arg("team"), nb::arg("instruction_set"));
 }
 
 NB_MODULE(_kernel, m) {
@@ -177,6 +183,7 @@ NB_MODULE(_kernel, m) {
         nb::arg("value").none(), nb::arg("num_threads"), nb::arg("instruction_set"),
         "The attention of three plain arrays without an option; None where they are not plain.");
   m.def("instruction_sets", &headwise::py_instruction_sets, "Instruction sets this machine can run, best first.");
+  m.def("team_library", &headwise::team_library, "The OpenMP library whose threads are shared with PyTorch, or ''.");
   m.def("statistics", &headwise::py_statistics, "The row statistics in their order: name, and whether it is a count.");
   m.def("apply", &headwise::py_function, nb::arg("name"), nb::arg("x"), nb::arg("y"), nb::arg("instruction_set"),
         "Writes exp2 or tanh of x to y, for the tests of their errors.");

@@ -6,6 +6,8 @@
 #include <new>
 #include <system_error>
 
+#include "team.hpp"
+
 namespace headwise {
 namespace {
 
@@ -21,7 +23,10 @@ void relax() {
 }
 
 // Threads do not live on in a forked child: its pool starts anew, and the old one is left as it is.
-void forget_pool() { current.store(new (std::nothrow) Pool); }
+void forget_pool() {
+  forget_team();
+  current.store(new (std::nothrow) Pool);
+}
 
 constexpr std::align_val_t kLine{64};
 constexpr std::size_t kKept = 16u << 20;  // a larger buffer is given back at once
@@ -93,8 +98,13 @@ void Pool::serve() {
   }
 }
 
-void Pool::run(int helpers, const std::function<void()>& work, const std::function<void()>& idle) {
+void Pool::run(int helpers, bool team, const std::function<void()>& work, const std::function<void()>& idle) {
   if (helpers <= 0 || busy_.test_and_set(std::memory_order_acquire)) return work();
+  if (!team || !run_in_team(helpers + 1, work)) run_in_pool(helpers, work, idle);
+  busy_.clear(std::memory_order_release);
+}
+
+void Pool::run_in_pool(int helpers, const std::function<void()>& work, const std::function<void()>& idle) {
   {
     std::lock_guard lock(mutex_);
     start(helpers);
@@ -117,7 +127,6 @@ void Pool::run(int helpers, const std::function<void()>& work, const std::functi
     }
     work_ = nullptr;
   }
-  busy_.clear(std::memory_order_release);
 }
 
 ThreadScratch::ThreadScratch(std::size_t bytes) {

@@ -19,9 +19,11 @@ class Pool {
   // Runs `work` in this thread and in up to `helpers` others, and returns when all have left it. `work` is called
   // once in each thread and must share out its items itself. While this thread waits it calls `idle` now and then.
   // Where the pool is busy with another call, `work` runs in this thread alone.
-  void run(int helpers, const std::function<void()>& work, const std::function<void()>& idle);
+  // With `team` PyTorch's threads do it, where it is loaded.
+  void run(int helpers, bool team, const std::function<void()>& work, const std::function<void()>& idle);
 
  private:
+  void run_in_pool(int helpers, const std::function<void()>& work, const std::function<void()>& idle);
   void start(int count);
   void serve();
 

@@ -37,9 +37,9 @@ class Job {
     a.stop = {[](void* self) { return static_cast<Job*>(self)->poll(); }, this};
   }
 
-  // Shares `count` items among up to `threads` threads, `run` of them at a time. `each(k, scratch)` must not throw.
+  // Shares `count` items among the threads, `run` of them at a time. `each(k, scratch)` must not throw.
   template <class Each>
-  void for_each(Index count, int threads, Index run, std::size_t scratch_bytes, Each each) {
+  void for_each(Index count, Threads threads, Index run, std::size_t scratch_bytes, Each each) {
     std::atomic<Index> next{0};
     const auto work = [&] {
       const ThreadScratch scratch(scratch_bytes);
@@ -50,7 +50,8 @@ class Job {
       for (Index first; !stopped_ && (first = next.fetch_add(run)) < count;)
         for (Index k = first; k < std::min(first + run, count) && !stopped_; ++k) each(k, scratch.data());
     };
-    Pool::instance().run(int(std::min<Index>(threads, (count + run - 1) / run)) - 1, work, [this] { poll(); });
+    Pool::instance().run(int(std::min<Index>(threads.count, (count + run - 1) / run)) - 1, threads.team, work,
+                         [this] { poll(); });
   }
 
   void run_out_of_memory() { out_of_memory_ = stopped_ = true; }
@@ -90,11 +91,12 @@ double work_of(const Arguments& a) {
 }
 
 // Blocks of rows, the last of each head first: under a causal mask those are the longest.
-void attend_blocks(Job& job, const Arguments& a, const TypedKernels& k, int threads) {
+void attend_blocks(Job& job, const Arguments& a, const TypedKernels& k, Threads threads) {
   const Index heads = a.outer_size * a.num_kv_heads;
   Index rows = k.block_rows(a);
   const Index least = k.block_rows(a) / 4;
-  while (rows / 2 >= std::max<Index>(least, kFewRows) && heads * ((a.rows() + rows - 1) / rows) < Index(4) * threads)
+  while (rows / 2 >= std::max<Index>(least, kFewRows) &&
+         heads * ((a.rows() + rows - 1) / rows) < Index(4) * threads.count)
     rows /= 2;
   const Index blocks = (a.rows() + rows - 1) / rows;
   const auto range = [&](Index n) {
@@ -103,7 +105,7 @@ void attend_blocks(Job& job, const Arguments& a, const TypedKernels& k, int thre
     return RowRange{head / a.num_kv_heads, head % a.num_kv_heads, begin, std::min(begin + rows, a.rows())};
   };
   job.for_each(heads * blocks, threads, 1, std::size_t(k.block_scratch(a, std::min(rows, a.rows()))),
-               [&](Index n, char* scratch) { k.attend_block(a, range(n), range(n + threads), scratch); });
+               [&](Index n, char* scratch) { k.attend_block(a, range(n), range(n + threads.count), scratch); });
 }
 
 Index count_chunks(const Arguments& a, const TypedKernels& k) {
@@ -112,7 +114,7 @@ Index count_chunks(const Arguments& a, const TypedKernels& k) {
 
 // The chunks of some key/value heads, then of the next ones. Whoever finishes the last chunk of a head merges them all.
 // Threads take neighbouring chunks, so that what memory brought ahead is used.
-void attend_chunks(Job& job, const Arguments& a, const TypedKernels& k, int threads) {
+void attend_chunks(Job& job, const Arguments& a, const TypedKernels& k, Threads threads) {
   const Index heads = a.outer_size * a.num_kv_heads, chunks = count_chunks(a, k);
   const Index each = k.partial_bytes(a) * chunks, wave = std::clamp<Index>(kPartialBytes / each, 1, heads);
   const ThreadScratch partials(std::size_t(each * wave));
@@ -121,7 +123,7 @@ void attend_chunks(Job& job, const Arguments& a, const TypedKernels& k, int thre
   for (Index first = 0; first < heads && !a.stop(); first += wave) {
     const Index count = std::min(wave, heads - first);
     for (Index head = 0; head < count; ++head) left[std::size_t(head)] = chunks;
-    const Index run = std::clamp<Index>(count * chunks / (4 * threads), 1, 4);
+    const Index run = std::clamp<Index>(count * chunks / (4 * threads.count), 1, 4);
     job.for_each(count * chunks, threads, run, std::size_t(k.chunk_scratch(a)), [&](Index n, char* scratch) {
       const Index head = n / chunks, place = first + head;
       const RowRange range{place / a.num_kv_heads, place % a.num_kv_heads, 0, a.rows()};
@@ -138,17 +140,17 @@ bool splits_keys(const Arguments& a, const TypedKernels& k) {
 
 }  // namespace
 
-bool attend(Arguments& a, const Kernels& kernels, ElementType type, int num_threads) {
+bool attend(Arguments& a, const Kernels& kernels, ElementType type, Threads threads) {
   Job job(a);
   if (a.outer_size * a.num_heads * a.query_len == 0) return true;
-  const int threads = work_of(a) < kSerialWork ? 1 : num_threads;
+  if (work_of(a) < kSerialWork) threads.count = 1;
   const TypedKernels& k = kernels.of(type);
   splits_keys(a, k) ? attend_chunks(job, a, k, threads) : attend_blocks(job, a, k, threads);
   return job.finished();
 }
 
 bool weights(Arguments& a, const Kernels& kernels, ElementType type, const std::vector<Rectangle>& rectangles,
-             int num_threads) {
+             Threads threads) {
   Job job(a);
   const TypedKernels& k = kernels.of(type);
   const Index rows = k.block_rows(a), size = type == ElementType::float64 ? 8 : 4;
@@ -164,7 +166,7 @@ bool weights(Arguments& a, const Kernels& kernels, ElementType type, const std::
     }
   if (parts.empty()) return true;
   const Index count = Index(parts.size());
-  job.for_each(count, num_threads, 1, k.weights_scratch(a, rows),
+  job.for_each(count, threads, 1, k.weights_scratch(a, rows),
                [&](Index n, char* scratch) { k.weights(a, parts[std::size_t(n)], scratch); });
   return job.finished();
 }

@@ -25,10 +25,16 @@ class Unlocked {
 // To be called once, when the module is loaded: signals are handled in the interpreter's main thread alone.
 void remember_main_thread(unsigned long ident);
 
+// How many threads a call may use, and whether they may be PyTorch's (see team.hpp).
+struct Threads {
+  int count;
+  bool team;
+};
+
 // Each returns false where it was interrupted: then a Python exception is set in this thread. To be called without
 // the interpreter's lock; takes it now and then to let signal handlers run.
-bool attend(Arguments& a, const Kernels& kernels, ElementType type, int num_threads);
+bool attend(Arguments& a, const Kernels& kernels, ElementType type, Threads threads);
 bool weights(Arguments& a, const Kernels& kernels, ElementType type, const std::vector<Rectangle>& rectangles,
-             int num_threads);
+             Threads threads);
 
 }  // namespace headwise
