@@ -68,9 +68,7 @@ class Prepared(NamedTuple):
     mask: Lowered
     scoring: Scoring
     query_offset: int | Array | None  # None: not said, and nothing depends on it
-    threads: tuple[
-        int, bool
-    ]  # how many, and whether they may be PyTorch's, whose tensors these are
+    threads: tuple[int, bool]  # how many, and whether PyTorch's may do it: for its tensors
 
     @property
     def dtype(self) -> np.dtype[Any]:
