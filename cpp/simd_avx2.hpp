@@ -4,6 +4,7 @@
 #include <immintrin.h>
 
 #include "short_floats.hpp"
+#include "shuffles.hpp"
 
 namespace headwise {
 namespace {
@@ -42,16 +43,12 @@ struct Simd<float> {
   }
   // The sum of each of 8 vectors, in the same order. Two vectors become one whose lanes hold sums of each in turn.
   static Vector sum_each(Vector (&v)[8]) {
-    for (int k = 0; k < 8; k += 2) v[k] = add(_mm256_unpacklo_ps(v[k], v[k + 1]), _mm256_unpackhi_ps(v[k], v[k + 1]));
-    for (int k = 0; k < 8; k += 4) {
-      const __m256d a = _mm256_castps_pd(v[k]), b = _mm256_castps_pd(v[k + 2]);
-      v[k] = add(_mm256_castpd_ps(_mm256_unpacklo_pd(a, b)), _mm256_castpd_ps(_mm256_unpackhi_pd(a, b)));
-    }
-    return add(_mm256_permute2f128_ps(v[0], v[4], 0x20), _mm256_permute2f128_ps(v[0], v[4], 0x31));
+    const Vector a = sum_fours(v), b = sum_fours(v + 4);
+    return add(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
   }
   // Rows become columns: squares of 4 within the halves, then the halves themselves.
   static void transpose(Vector (&v)[8]) {
-    for (int k = 0; k < 8; k += 4) turn_halves(v + k);
+    for (int k = 0; k < 8; k += 4) turn_fours(v + k);
     for (int k = 0; k < 4; ++k) {
       const Vector low = _mm256_permute2f128_ps(v[k], v[k + 4], 0x20);
       v[k + 4] = _mm256_permute2f128_ps(v[k], v[k + 4], 0x31);
@@ -76,16 +73,6 @@ struct Simd<float> {
 
  private:
   static void put_halves(void* p, __m128i bits) { _mm_storeu_si128(static_cast<__m128i*>(p), bits); }
-  static void turn_halves(Vector* v) {
-    const __m256d a = _mm256_castps_pd(_mm256_unpacklo_ps(v[0], v[1]));
-    const __m256d b = _mm256_castps_pd(_mm256_unpackhi_ps(v[0], v[1]));
-    const __m256d c = _mm256_castps_pd(_mm256_unpacklo_ps(v[2], v[3]));
-    const __m256d d = _mm256_castps_pd(_mm256_unpackhi_ps(v[2], v[3]));
-    v[0] = _mm256_castpd_ps(_mm256_unpacklo_pd(a, c));
-    v[1] = _mm256_castpd_ps(_mm256_unpackhi_pd(a, c));
-    v[2] = _mm256_castpd_ps(_mm256_unpacklo_pd(b, d));
-    v[3] = _mm256_castpd_ps(_mm256_unpackhi_pd(b, d));
-  }
   static __m128i halves(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 };
 

@@ -4,6 +4,7 @@
 #include <immintrin.h>
 
 #include "short_floats.hpp"
+#include "shuffles.hpp"
 
 namespace headwise {
 namespace {
@@ -43,21 +44,15 @@ struct Simd<float> {
   }
   // The sum of each of 16 vectors, in the same order. Two vectors become one whose lanes hold sums of each in turn.
   static Vector sum_each(Vector (&v)[16]) {
-#pragma GCC unroll 8
-    for (int k = 0; k < 16; k += 2) v[k] = add(_mm512_unpacklo_ps(v[k], v[k + 1]), _mm512_unpackhi_ps(v[k], v[k + 1]));
-#pragma GCC unroll 4
-    for (int k = 0; k < 16; k += 4) {
-      const __m512d a = _mm512_castps_pd(v[k]), b = _mm512_castps_pd(v[k + 2]);
-      v[k] = add(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)), _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
-    }
-    for (int k = 0; k < 16; k += 8)
-      v[k] = add(_mm512_shuffle_f32x4(v[k], v[k + 4], 0x44), _mm512_shuffle_f32x4(v[k], v[k + 4], 0xee));
-    return add(_mm512_shuffle_f32x4(v[0], v[8], 0x88), _mm512_shuffle_f32x4(v[0], v[8], 0xdd));
+    const Vector a = sum_fours(v), b = sum_fours(v + 4), c = sum_fours(v + 8), d = sum_fours(v + 12);
+    const Vector e = add(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+    const Vector f = add(_mm512_shuffle_f32x4(c, d, 0x44), _mm512_shuffle_f32x4(c, d, 0xee));
+    return add(_mm512_shuffle_f32x4(e, f, 0x88), _mm512_shuffle_f32x4(e, f, 0xdd));
   }
   // Rows become columns: squares of 4 within the quarters, then the quarters themselves.
   static void transpose(Vector (&v)[16]) {
 #pragma GCC unroll 4
-    for (int k = 0; k < 16; k += 4) turn_quarters(v + k);
+    for (int k = 0; k < 16; k += 4) turn_fours(v + k);
 #pragma GCC unroll 4
     for (int k = 0; k < 4; ++k) {
       const Vector a = _mm512_shuffle_f32x4(v[k], v[k + 4], 0x44), b = _mm512_shuffle_f32x4(v[k], v[k + 4], 0xee);
@@ -85,16 +80,6 @@ struct Simd<float> {
 
  private:
   static void put_halves(void* p, __m256i bits) { _mm256_storeu_si256(static_cast<__m256i*>(p), bits); }
-  static void turn_quarters(Vector* v) {
-    const __m512d a = _mm512_castps_pd(_mm512_unpacklo_ps(v[0], v[1]));
-    const __m512d b = _mm512_castps_pd(_mm512_unpackhi_ps(v[0], v[1]));
-    const __m512d c = _mm512_castps_pd(_mm512_unpacklo_ps(v[2], v[3]));
-    const __m512d d = _mm512_castps_pd(_mm512_unpackhi_ps(v[2], v[3]));
-    v[0] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, c));
-    v[1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, c));
-    v[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(b, d));
-    v[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(b, d));
-  }
   static __m256i halves(const void* p) { return _mm256_loadu_si256(static_cast<const __m256i*>(p)); }
 };
 
