@@ -345,30 +345,34 @@ inline bool attend_rows(const Arguments& a, const RowRange& range, const RowRang
   return odd;
 }
 
-// Calls `pass(careful)` for the rows of a range that fill strips, and for what is left over, in a strip of half the
-// width where that is enough. A NaN among the results was either seen by its row, or is a hidden value's, as 0 · NaN:
-// then the careful product, which reads no hidden value, tells.
-template <class S, class Pass>
-inline void attend_optimistically(const RowRange& range, Pass pass) {
-  const auto run = [&](auto lanes, const RowRange& rows) {
-    if (rows.begin < rows.end && pass(lanes, rows, false)) pass(lanes, rows, true);
-  };
+// Runs `pass(careful)`. A NaN among the results, of which it tells, was either seen by its row, or is a hidden value's,
+// as 0 · NaN: then the careful product, which reads no hidden value, tells.
+template <class Pass>
+inline void optimistically(Pass pass) {
+  if (pass(false)) pass(true);
+}
+
+// Calls `use(lanes, rows)` for the rows of a range that fill strips, and for what is left over, in a strip of half the
+// width where that is enough.
+template <class S, class Use>
+inline void by_strips(const RowRange& range, Use use) {
+  Index middle = range.end;
   if constexpr (S::width >= 4) {
     const Index over = (range.end - range.begin) % kStrip<S>;
-    const Index middle = 0 < over && over <= S::width ? range.end - over : range.end;
-    run(S(), {range.item, range.kv_head, range.begin, middle});
-    run(Half<S>(), {range.item, range.kv_head, middle, range.end});
-  } else {
-    run(S(), range);
+    if (over <= S::width) middle -= over;
+    if (middle < range.end) use(Half<S>(), RowRange{range.item, range.kv_head, middle, range.end});
   }
+  if (range.begin < middle) use(S(), RowRange{range.item, range.kv_head, range.begin, middle});
 }
 
 // Computes the outputs and statistics of a range of rows. `next` is the range that will probably follow, or empty.
 template <class S>
 inline void attend_block(const Arguments& a, const RowRange& range, const RowRange& next, char* buffer) {
-  attend_optimistically<S>(range, [&](auto lanes, const RowRange& rows, bool careful) {
-    return attend_rows<decltype(lanes)>(a, rows, next, {0, a.kv_len}, buffer, careful,
-                                        [](const auto& b, const auto& strip) { return end_strip(b, strip); });
+  by_strips<S>(range, [&](auto lanes, const RowRange& rows) {
+    optimistically([&](bool careful) {
+      return attend_rows<decltype(lanes)>(a, rows, next, {0, a.kv_len}, buffer, careful,
+                                          [](const auto& b, const auto& strip) { return end_strip(b, strip); });
+    });
   });
 }
 

@@ -42,7 +42,14 @@ inline Index partial_bytes(const Arguments& a) {
   return scratch.used();
 }
 
-// What a strip knows after a chunk goes to its rows. Tells whether any sum is NaN or infinite.
+template <class T>
+inline bool any_nan(const T* numbers, Index count) {
+  bool nan = false;
+  for (Index k = 0; k < count; ++k) nan |= numbers[k] != numbers[k];
+  return nan;
+}
+
+// What a strip knows after a chunk goes to its rows. Tells whether any sum is NaN.
 template <class S, class P>
 inline bool leave_strip(const Block<S>& b, const Strip<S>& strip, const P& partial) {
   using T = typename S::Element;
@@ -61,10 +68,7 @@ inline bool leave_strip(const Block<S>& b, const Strip<S>& strip, const P& parti
   layout.type = element_type<T>;
   layout.column = sizeof(T);
   unpack_rows<S>(strip.sums, kStrip<S>, layout, sums, strip.count, b.a.value_dim);
-  auto flaws = S::set(0);
-  for (Index k = 0; k < b.a.value_dim * kStrip<S>; k += S::width)
-    flaws = S::add(flaws, S::sub(S::load(strip.sums + k), S::load(strip.sums + k)));
-  return S::sum(flaws) != 0;
+  return any_nan(strip.sums, b.a.value_dim * kStrip<S>);
 }
 
 // One row of several chunks becomes one, in the first of them.

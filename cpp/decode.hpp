@@ -179,9 +179,7 @@ inline bool attend_chunk_rows(const Arguments& a, const RowRange& range, Keys wh
     const Keys keys = view_rows(c, {begin, smaller(begin + kTileKeys, whole.end)});
     if (!keys.empty()) attend_chunk_tile<S>(c, partial, keys);
   }
-  bool nan = false;
-  for (Index k = 0; k < c.count * partial.sums.stride; ++k) nan |= partial.sums.data[k] != partial.sums.data[k];
-  return nan;
+  return any_nan(partial.sums.data, c.count * partial.sums.stride);
 }
 
 // One chunk of keys for all rows of a key/value head: few rows side by side, more in strips.
@@ -190,14 +188,13 @@ inline void attend_chunk(const Arguments& a, const RowRange& range, Index chunk,
   Scratch scratch(partial_buffer);
   const auto partial = Partial<S>::take(scratch, a);
   const Keys keys{chunk * chunk_keys(a), smaller(a.kv_len, (chunk + 1) * chunk_keys(a))};
-  if (a.rows() < kFewRows) {
-    const auto pass = [&](bool careful) { return attend_chunk_rows<S>(a, range, keys, partial, buffer, careful); };
-    if (pass(false)) pass(true);
-    return;
-  }
-  attend_optimistically<S>(range, [&](auto lanes, const RowRange& rows, bool careful) {
-    return attend_rows<decltype(lanes)>(a, rows, {}, keys, buffer, careful, [&](const auto& b, const auto& strip) {
-      return leave_strip(b, strip, partial);
+  if (a.rows() < kFewRows)
+    return optimistically([&](bool careful) { return attend_chunk_rows<S>(a, range, keys, partial, buffer, careful); });
+  by_strips<S>(range, [&](auto lanes, const RowRange& rows) {
+    optimistically([&](bool careful) {
+      return attend_rows<decltype(lanes)>(a, rows, {}, keys, buffer, careful, [&](const auto& b, const auto& strip) {
+        return leave_strip(b, strip, partial);
+      });
     });
   });
 }

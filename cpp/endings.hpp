@@ -33,8 +33,8 @@ inline double log_of(double x) {
 inline double rise_of(const Arguments& a, const Row& row, double maximum) { return a.sink_logits[row.head] - maximum; }
 constexpr double kDrowned = 700;
 
-// Rows that end together.
-constexpr Index kEndingRows = 64;
+// Rows that end together: those of a strip, or all whose keys are split.
+constexpr Index kEndingRows = kSplitRows;
 
 // The total that the sums of rows are divided by, the sink included; 1 for a row that saw nothing.
 template <class T>
@@ -79,7 +79,7 @@ struct Endings {
   }
 };
 
-// Writes one statistic of rows that follow one another to `out`: numbers that are linear in the weights.
+// One statistic of rows that follow one another: calls `each(number)`, `number` giving that of row r.
 template <class T, class Each>
 inline void finalize(const Endings<T>& end, Statistic statistic, const double* lengths, Each each) {
   const auto weight = [&](int field) {
@@ -118,7 +118,7 @@ inline void finalize(const Endings<T>& end, Statistic statistic, const double* l
   }
 }
 
-// The same for the whole numbers among the statistics.
+// Writes one of the whole numbers among the statistics.
 template <class T>
 inline void finalize_count(const Endings<T>& end, Statistic statistic, Index* out) {
   const auto copy = [&](int field) {

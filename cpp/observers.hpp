@@ -110,12 +110,6 @@ inline Index added(Index sum, Index more) { return __builtin_add_overflow(sum, m
 
 // Σ |position - j| over a range of keys: at most two runs of consecutive numbers.
 inline Index sum_of_distances(Index position, Keys keys) {
-  constexpr Index far = Index(1) << 31;  // nearer, no product is too large
-  if (-far < position && position < far && keys.end < far && !keys.empty()) {
-    const auto up_to = [](Index n) { return n > 0 ? n * (n + 1) / 2 : 0; };  // 1 + 2 + … + n
-    return up_to(position - keys.begin) - up_to(position - keys.end) + up_to(keys.end - 1 - position) -
-           up_to(keys.begin - 1 - position);
-  }
   const auto run = [](Index first, Index last) {
     Index twice;
     return __builtin_mul_overflow(last - first + 1, first + last, &twice) ? kUnbounded : twice / 2;

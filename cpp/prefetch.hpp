@@ -84,15 +84,15 @@ inline Stretch rows_ahead(const Strided& operand, const RowRange& range, Keys ke
 
 // The rows of a range in the query or the output, as far as they are of its first head.
 inline Stretch queries_ahead(const Arguments& a, const Strided& operand, const RowRange& range, Index width) {
-  const Index head = range.kv_head * a.group() + range.begin / a.query_len, query = range.begin % a.query_len;
-  const Index count = smaller(range.end - range.begin, a.query_len - query);
-  return {operand.at(range.item, head, query), operand.row, count, width * size_of(operand.type)};
+  const RowPlace first = first_place(a, range);
+  const Index count = smaller(range.end - range.begin, a.query_len - first.query);
+  return {operand.at(range.item, first.head, first.query), operand.row, count, width * size_of(operand.type)};
 }
 
 // The tile of keys that a range of rows begins with.
 inline Keys first_tile(const Arguments& a, const RowRange& range) {
   Row row;
-  describe_row(a, range.item, range.kv_head * a.group() + range.begin / a.query_len, range.begin % a.query_len, row);
+  describe_row(a, range.item, first_place(a, range), row);
   const Index begin = row.sight.keys.begin / kTileKeys * kTileKeys;
   return {begin, smaller(begin + kTileKeys, a.kv_len)};
 }

@@ -195,21 +195,28 @@ inline void for_hidden_keys(const Seen& seen, Keys keys, Hide hide) {
   }
 }
 
-inline void describe_row(const Arguments& a, Index item, Index head, Index query, Row& row) {
-  row.head = head;
-  row.query = query;
-  row.position = query + a.query_offset[item];
+// The head and the query that a range of rows begins with.
+struct RowPlace {
+  Index head, query;
+};
+
+inline RowPlace first_place(const Arguments& a, const RowRange& range) {
+  return {range.kv_head * a.group() + range.begin / a.query_len, range.begin % a.query_len};
+}
+
+inline void describe_row(const Arguments& a, Index item, RowPlace place, Row& row) {
+  row.head = place.head;
+  row.query = place.query;
+  row.position = row.query + a.query_offset[item];
   row.sight = a.mask_steps ? sight_of(a, item, row, {0, a.kv_len}) : Sight{{0, a.kv_len}, true};
 }
 
 // Describes all rows of a range, one after another.
 inline void describe_rows(const Arguments& a, const RowRange& range, Row* rows) {
-  Index head = range.kv_head * a.group() + range.begin / a.query_len, query = range.begin % a.query_len;
+  RowPlace place = first_place(a, range);
   for (Index r = 0; r < range.end - range.begin; ++r) {
-    describe_row(a, range.item, head, query, rows[r]);
-    if (++query < a.query_len) continue;
-    query = 0;
-    ++head;
+    describe_row(a, range.item, place, rows[r]);
+    if (++place.query == a.query_len) place = {place.head + 1, 0};
   }
 }
 
