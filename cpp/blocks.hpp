@@ -25,6 +25,7 @@ struct Strip {
   Keys shared;    // keys that all rows see
   Keys standing;  // from the lowest position of a row to the highest
   bool counted;   // what its rows see is counted already
+  bool begun;     // there are sums of a tile before
   T* query;       // [head_dim][kStrip]
   T* sums;        // [value_dim][kStrip]
   Numbers<T> numbers;
@@ -66,7 +67,7 @@ struct Block {
         weighs(a.weighs()),
         observes(a.observes()) {
     rows = scratch.take<Row>(r.end - r.begin);
-    scores = scratch.take<T>(kTileKeys * kStrip<S>);
+    scores = scratch.take<T>((kTileKeys + kNear) * kStrip<S>);
     key = scratch.take<T>(kTileKeys * copied_stride<T>(a.head_dim));
     value = scratch.take<T>(kTileKeys * copied_stride<T>(a.value_dim));
     correction = scratch.take<T>(kStrip<S>);
@@ -79,7 +80,7 @@ struct Block {
     const Index first = s * kStrip<S>, count = smaller<Index>(kStrip<S>, range.end - range.begin - first);
     T* query = scratch.take<T>(a.head_dim * kStrip<S>);
     T* sums = scratch.take<T>(a.value_dim * kStrip<S>);
-    return {rows + first, count, {}, {}, true, query, sums, Numbers<T>::take(scratch, kStrip<S>)};
+    return {rows + first, count, {}, {}, true, false, query, sums, Numbers<T>::take(scratch, kStrip<S>)};
   }
 };
 
@@ -90,7 +91,6 @@ inline void begin_strip(const Arguments& a, const Units<typename S::Element>& un
   const char* rows[kStrip<S>];
   for (Index r = 0; r < strip.count; ++r) rows[r] = a.query.at(item, strip.rows[r].head, strip.rows[r].query);
   pack_rows<S>(a.query, rows, strip.count, a.head_dim, units.query, strip.query, kStrip<S>);
-  for (Index k = 0; k < a.value_dim * kStrip<S>; ++k) strip.sums[k] = 0;
   init(strip.numbers);
 }
 
@@ -132,34 +132,44 @@ inline void finish_strip(Block<S>& b, const Strip<S>& strip, Keys keys) {
   finish_scores<S, kVectors<S>>(b.scores, keys.end - keys.begin, b.units, b.a.slopes ? falls : nullptr, distances);
 }
 
-// Scores of the strip's rows against the keys in view.
+// Scores of the strip's rows against the keys in view, and the largest of each lane.
 template <class S>
-inline void score_visible(Block<S>& b, const Strip<S>& strip, const View<S>& view, Tile<typename S::Element> key) {
+inline void score_visible(Block<S>& b, const Strip<S>& strip, const View<S>& view, Tile<typename S::Element> key,
+                          typename S::Vector* maximum) {
+  using T = typename S::Element;
   const Arguments& a = b.a;
   const Keys keys = view.keys;
-  score_strip<S>(key, keys.end - keys.begin, a.head_dim, strip.query, b.scores, b.ahead);
-  if (finishes(a, b.units)) finish_strip(b, strip, keys);
-  if (!a.rows_biased() && view.whole) return;
-  for (Index r = 0; r < strip.count; ++r)
-    apply_row(a, b.range.item, strip.rows[r], view.of(r), keys, b.units.bias, b.scores + r, kStrip<S>);
+  const Index count = keys.end - keys.begin;
+  const bool finished = finishes(a, b.units), by_row = a.rows_biased() || !view.whole;
+  T* where = a.statistics[kArgmax] ? b.where : nullptr;
+  score_strip<S>(key, count, a.head_dim, strip.query, b.scores, maximum, where, b.ahead);
+  if (finished) finish_strip(b, strip, keys);
+  if (by_row)
+    for (Index r = 0; r < strip.count; ++r)
+      apply_row(a, b.range.item, strip.rows[r], view.of(r), keys, b.units.bias, b.scores + r, kStrip<S>);
+  if (finished || by_row) largest<S, kVectors<S>>(b.scores, count, maximum, where);
 }
 
-// The largest score of each lane; where asked for, its key, and what is visible.
+// The key of each lane's largest score, where it is larger than all before.
 template <class S>
-inline void observe_scores(Block<S>& b, const Strip<S>& strip, const View<S>& view, typename S::Vector* maximum) {
+inline void observe_largest(Block<S>& b, const Strip<S>& strip, Keys keys, const typename S::Vector* maximum) {
   using T = typename S::Element;
+  const T* so_far = strip.numbers.row(kMaximum);
+  T largest[kStrip<S>];
+  for (int v = 0; v < kVectors<S>; ++v) S::store(largest + v * S::width, maximum[v]);
+  for (Index r = 0; r < strip.count; ++r)
+    if (so_far[r] < largest[r])
+      strip.numbers.count(kLargestKey, r) =
+          keys.begin +
+          first_with(largest[r], b.scores + Index(b.where[r]) * kStrip<S> + r, kStrip<S>, Index(b.where[r]));
+}
+
+// What is asked for of the scores and of what is visible.
+template <class S>
+inline void observe_scores(Block<S>& b, const Strip<S>& strip, const View<S>& view, const typename S::Vector* maximum) {
   const Keys keys = view.keys;
   const Index count = keys.end - keys.begin;
-  if (b.a.statistics[kArgmax]) {
-    find_largest<S, kVectors<S>>(b.scores, count, maximum, b.where);
-    T best[kStrip<S>];
-    for (int v = 0; v < kVectors<S>; ++v) S::store(best + v * S::width, maximum[v]);
-    const T* so_far = strip.numbers.row(kMaximum);
-    for (Index r = 0; r < strip.count; ++r)
-      if (so_far[r] < best[r]) strip.numbers.count(kLargestKey, r) = keys.begin + Index(b.where[r]);
-  } else {
-    largest<S, kVectors<S>>(b.scores, count, maximum);
-  }
+  if (b.a.statistics[kArgmax]) observe_largest(b, strip, keys, maximum);
   if (b.a.statistics[kComputedKeys])
     for (Index r = 0; r < strip.count; ++r) strip.numbers.count(kComputed, r) += count;
   if (!strip.counted)
@@ -210,49 +220,67 @@ inline void observe_weights(const Block<S>& b, const Strip<S>& strip, Keys keys)
 }
 
 template <class S>
-inline void attend_tile(Block<S>& b, const Strip<S>& strip, const View<S>& view, Tile<typename S::Element> key,
+inline void attend_tile(Block<S>& b, Strip<S>& strip, const View<S>& view, Tile<typename S::Element> key,
                         Tile<typename S::Element> value) {
-  score_visible<S>(b, strip, view, key);
   typename S::Vector maximum[kVectors<S>];
+  score_visible<S>(b, strip, view, key, maximum);
   observe_scores(b, strip, view, maximum);
   b.weighs ? weigh_strip<S, true>(b, strip, view.keys, maximum) : weigh_strip<S, false>(b, strip, view.keys, maximum);
   observe_weights(b, strip, view.keys);
   const Index count = view.keys.end - view.keys.begin;
+  const auto* correction = strip.begun ? b.correction : nullptr;
+  strip.begun = true;
   if (!b.careful) {
-    add_weighted_values<S>(value, count, b.a.value_dim, b.scores, b.correction, strip.sums, b.ahead);
+    add_weighted_values<S>(value, count, b.a.value_dim, b.scores, correction, strip.sums, b.ahead);
     return;
   }
   for (Index r = 0; r < strip.count; ++r)
     mark_hidden(b.a, b.range.item, strip.rows[r], view.of(r), view.keys, b.scores + r, kStrip<S>);
-  add_visible_values<S>(value, count, b.a.value_dim, b.scores, b.correction, strip.sums);
+  add_visible_values<S>(value, count, b.a.value_dim, b.scores, correction, strip.sums);
 }
 
-// Sums of each lane become outputs, divided by the lane's total, and squared lengths are added up on the way. Tells
-// whether any came out as NaN or infinite, which less itself is no longer 0.
+// Sums over the totals of their lanes. On the way their squares are added up, and infinities and NaNs are noticed.
 template <class S>
-inline bool divide_sums(typename S::Element* sums, Index value_dim, Index lanes, typename S::Vector totals,
-                        typename S::Element* squares) {
-  const Divisor<S> by(totals);
-  auto flaws = S::set(0), square = S::set(0);
-  for (Index d = 0; d < value_dim; ++d) {
-    const auto quotient = by.divide(S::load(sums + d * lanes));
-    flaws = S::add(flaws, S::sub(quotient, quotient));
-    square = S::fma(quotient, quotient, square);
-    S::store(sums + d * lanes, quotient);
-  }
-  S::store(squares, square);
-  return S::sum(flaws) != 0;
-}
+struct Quotients {
+  using T = typename S::Element;
+  using V = typename S::Vector;
+  V total, opposite, reciprocal;
+  bool infinities;  // whether an infinity may be among the sums; else it may come out as NaN
+  V flaws = S::set(0), squares = S::set(0);
 
-// The lengths of rows of outputs from their squares; those too large or too small for the working precision are added
-// up again.
-template <class T>
-inline void lengths_of(const T* outputs, Index value_dim, Index step, const T* squares, Index count, double* lengths) {
+  Quotients(V x, bool with_infinities)
+      : total(x), opposite(S::sub(S::set(0), x)), reciprocal(S::div(S::set(1), x)), infinities(with_infinities) {}
+
+  V operator()(V sum) {
+    const V quotient = divide(sum);
+    flaws = S::fma(quotient, S::set(0), flaws);
+    squares = S::fma(quotient, quotient, squares);
+    return quotient;
+  }
+
+  bool flawed() const { return S::sum(flaws) != 0; }
+
+ private:
+  // With a fused multiply-add, the product with the reciprocal and what is missing from that: the quotient rounded once
+  // or nearly so.
+  V divide(V sum) const {
+    if constexpr (!S::fused) return S::div(sum, total);
+    const V quotient = S::mul(sum, reciprocal);
+    const V corrected = S::fma(S::fma(quotient, opposite, sum), reciprocal, quotient);
+    if (!infinities) return corrected;
+    return S::select(S::less(S::abs(corrected), S::set(T(__builtin_inf()))), corrected, quotient);
+  }
+};
+
+// The lengths of rows of outputs from their squares. Those too large or too small for the working precision are added
+// up again: `output(r, d)` is a number of a row.
+template <class T, class Output>
+inline void lengths_of(const T* squares, Index count, Index value_dim, double* lengths, Output output) {
   for (Index r = 0; r < count; ++r) lengths[r] = std::sqrt(double(squares[r]));
   for (Index r = 0; r < count; ++r) {
     if (lengths[r] > 1e-15 && lengths[r] < 1e15) continue;
     double sum = 0;
-    for (Index d = 0; d < value_dim; ++d) sum += double(outputs[r + d * step]) * double(outputs[r + d * step]);
+    for (Index d = 0; d < value_dim; ++d) sum += output(r, d) * output(r, d);
     lengths[r] = std::sqrt(sum);
   }
 }
@@ -268,15 +296,20 @@ inline bool end_strip(const Block<S>& b, const Strip<S>& strip) {
   whole_totals(a, b.units, strip.rows, strip.numbers, strip.count, whole);
   for (Index r = 0; r < kStrip<S>; ++r) totals[r] = r < strip.count ? T(whole[r]) : T(1);
   for (Index r = 0; r < strip.count; ++r) outputs[r] = place_of_output(a, b.range.item, strip.rows[r]);
-  bool odd = false;
-  for (int v = 0; v < kStrip<S>; v += S::width)
-    odd |= divide_sums<S>(strip.sums + v, a.value_dim, kStrip<S>, S::load(totals + v), squares + v);
-  unpack_rows<S>(strip.sums, kStrip<S>, a.output_layout, outputs, strip.count, a.value_dim);
-  if (!a.reports()) return odd;
+  bool flawed = false;
+  for (int v = 0; v < strip.count; v += S::width) {
+    Quotients<S> quotients(S::load(totals + v), b.careful);
+    unpack_rows<S>(strip.sums + v, kStrip<S>, a.output_layout, outputs + v, strip.count - v, a.value_dim, quotients);
+    flawed |= quotients.flawed();
+    S::store(squares + v, quotients.squares);
+  }
+  if (!a.reports()) return flawed;
   double lengths[kStrip<S>];
-  if (a.statistics[kOutputNorm]) lengths_of(strip.sums, a.value_dim, kStrip<S>, squares, strip.count, lengths);
+  if (a.statistics[kOutputNorm])
+    lengths_of(squares, strip.count, a.value_dim, lengths,
+               [&](Index r, Index d) { return double(strip.sums[d * kStrip<S> + r]) / whole[r]; });
   write_statistics(a, b.units, b.range.item, strip.rows, strip.numbers, strip.count, lengths);
-  return odd;
+  return flawed;
 }
 
 // While the first strips of a tile are at work, memory brings what comes next: the tile's values, unless they were
@@ -299,7 +332,7 @@ inline void prefetch_next(Block<S>& b, Keys tile, Index last) {
 }
 
 template <class S>
-inline void attend_tiles(Block<S>& b, const Strip<S>* strips, Keys within, Index last) {
+inline void attend_tiles(Block<S>& b, Strip<S>* strips, Keys within, Index last) {
   const Arguments& a = b.a;
   for (Index begin = within.begin / kTileKeys * kTileKeys; begin < within.end; begin += kTileKeys) {
     if (a.stop()) return;
@@ -323,7 +356,7 @@ inline void attend_tiles(Block<S>& b, const Strip<S>* strips, Keys within, Index
 constexpr Index kMaxStrips = 32;
 
 // One pass of a range of rows over the keys among `keys` that they see. Each strip ends with `end(block, strip)`; tells
-// whether any of these told of something odd.
+// whether any of these told of a flaw.
 template <class S, class End>
 inline bool attend_rows(const Arguments& a, const RowRange& range, const RowRange& next, Keys keys, char* buffer,
                         bool careful, End end) {
@@ -340,9 +373,12 @@ inline bool attend_rows(const Arguments& a, const RowRange& range, const RowRang
         strips[s].counted &= count_once(a, strips[s].numbers, r, strips[s].rows[r], keys);
   attend_tiles<S>(b, strips, common(keys, visible), visible.end);  // behind the chunk comes the next one
   if (a.stop()) return false;
-  bool odd = false;
-  for (Index s = 0; s < b.strips; ++s) odd |= end(b, strips[s]);
-  return odd;
+  bool flawed = false;
+  for (Index s = 0; s < b.strips; ++s) {
+    if (!strips[s].begun) std::memset(strips[s].sums, 0, a.value_dim * kStrip<S> * sizeof(*strips[s].sums));
+    flawed |= end(b, strips[s]);
+  }
+  return flawed;
 }
 
 // Runs `pass(careful)`. A NaN among the results, of which it tells, was either seen by its row, or is a hidden value's,

@@ -67,7 +67,9 @@ inline bool leave_strip(const Block<S>& b, const Strip<S>& strip, const P& parti
   Strided layout;
   layout.type = element_type<T>;
   layout.column = sizeof(T);
-  unpack_rows<S>(strip.sums, kStrip<S>, layout, sums, strip.count, b.a.value_dim);
+  const auto as_they_are = [](typename S::Vector sum) { return sum; };
+  for (int v = 0; v < strip.count; v += S::width)
+    unpack_rows<S>(strip.sums + v, kStrip<S>, layout, sums + v, strip.count - v, b.a.value_dim, as_they_are);
   return any_nan(strip.sums, b.a.value_dim * kStrip<S>);
 }
 
@@ -108,13 +110,14 @@ inline void merge_chunks(const Arguments& a, const RowRange& range, Index chunks
   whole_totals(a, units, rows, whole.numbers, a.rows(), totals);
   for (Index r = 0; r < a.rows(); ++r) {
     T* sums = whole.sums.row(r);
-    T squares[S::width];
-    divide_sums<S>(sums, whole.sums.stride / S::width, S::width, S::set(T(totals[r])), squares);
+    Quotients<S> quotients(S::set(T(totals[r])), true);
     char* output = place_of_output(a, range.item, rows[r]);
     for (Index d = 0; d < a.value_dim; d += S::width)
-      store_part<S>(a.output_layout, output, d, smaller<Index>(S::width, a.value_dim - d), S::load(sums + d));
-    const T square = S::sum(S::load(squares));
-    if (a.statistics[kOutputNorm]) lengths_of(sums, a.value_dim, 1, &square, 1, lengths + r);
+      store_part<S>(a.output_layout, output, d, smaller<Index>(S::width, a.value_dim - d),
+                    quotients(S::load(sums + d)));
+    const T square = S::sum(quotients.squares);
+    if (a.statistics[kOutputNorm])
+      lengths_of(&square, 1, a.value_dim, lengths + r, [&](Index, Index d) { return double(sums[d]) / totals[r]; });
   }
   if (a.reports()) write_statistics(a, units, range.item, rows, whole.numbers, a.rows(), lengths);
 }

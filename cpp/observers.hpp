@@ -4,7 +4,7 @@
 // keeps one number per row. It has four verbs:
 //
 //   init      before the first tile
-//   update    one tile, in three places: update_visible and find_largest before the weights exist, `weigh` in
+//   update    one tile, in three places: update_visible and observe_largest before the weights exist, `weigh` in
 //             online_softmax.hpp for every weight as it is made, update_single_keys afterwards
 //   merge     two disjoint sets of keys of the same row become one
 //   finalize  the number a caller asked for, from the row's final maximum and total (endings.hpp)

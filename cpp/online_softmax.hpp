@@ -4,6 +4,7 @@
 // single row each lane is a key. The code is the same: only the positions of lanes and vectors differ.
 #pragma once
 
+#include "highest.hpp"
 #include "observers.hpp"
 
 namespace headwise {
@@ -27,51 +28,6 @@ struct TileSums {
     }
   }
 };
-
-// The largest score of each lane.
-template <class S, int vectors>
-inline void largest(const typename S::Element* scores, Index count, typename S::Vector* maximum) {
-  for (int v = 0; v < vectors; ++v) maximum[v] = S::set(-typename S::Element(__builtin_inf()));
-  for (Index k = 0; k < count; ++k)
-    for (int v = 0; v < vectors; ++v) maximum[v] = S::max(S::load(scores + (k * vectors + v) * S::width), maximum[v]);
-}
-
-// For each lane the largest of `count` vectors and the first one that has it. Four vectors in turn, so that comparisons
-// need not wait for one another.
-template <class S, int vectors>
-inline void find_largest(const typename S::Element* scores, Index count, typename S::Vector* maximum,
-                         typename S::Element* where) {
-  using V = typename S::Vector;
-  using T = typename S::Element;
-  constexpr int turns = 4;
-  V best[turns][vectors], first[turns][vectors];
-  for (int t = 0; t < turns; ++t)
-    for (int v = 0; v < vectors; ++v) best[t][v] = S::set(-T(__builtin_inf())), first[t][v] = S::set(0);
-  const auto look = [&](int t, Index k) {
-    for (int v = 0; v < vectors; ++v) {
-      const V score = S::load(scores + (k * vectors + v) * S::width);
-      const auto larger = S::less(best[t][v], score);
-      best[t][v] = S::select(larger, score, best[t][v]);
-      first[t][v] = S::select(larger, S::set(T(k)), first[t][v]);
-    }
-  };
-  Index k = 0;
-  for (; k + turns <= count; k += turns)
-#pragma GCC unroll 4
-    for (int t = 0; t < turns; ++t) look(t, k + t);
-  for (; k < count; ++k) look(0, k);
-  for (int v = 0; v < vectors; ++v) {
-    for (int t = 1; t < turns; ++t) {
-      const auto larger = S::less(best[0][v], best[t][v]);
-      const auto earlier = S::select(S::less(best[t][v], best[0][v]), S::set(T(count)), first[t][v]);
-      const V least = S::sub(S::set(0), S::max(S::sub(S::set(0), first[0][v]), S::sub(S::set(0), earlier)));
-      first[0][v] = S::select(larger, first[t][v], least);
-      best[0][v] = S::select(larger, best[t][v], best[0][v]);
-    }
-    maximum[v] = best[0][v];
-    S::store(where + v * S::width, first[0][v]);
-  }
-}
 
 // p = e^(score - maximum), for one vector.      scored: Σ p · (score - maximum)
 template <class S, int vectors, bool observed>
@@ -103,7 +59,7 @@ struct Pass {
 
   // Weights are added up in runs of 8 keys, runs of 64, and then run by run: the error of a sum grows with the
   // length of its chains. Runs begin at multiples of their length, wherever a row's neighbours begin.
-  Index end_of_run(Index run) const { return smaller(count, done + run - (done + phase) % run); }
+  Index end_of_run(Index run) const { return smaller(count, done + run - ((done + phase) & (run - 1))); }
 
   TileSums<S, vectors> sum_all() {
     auto sums = TileSums<S, vectors>::zero();
@@ -113,16 +69,20 @@ struct Pass {
 
  private:
   TileSums<S, vectors> sum_run(Index end) {
+    auto sums = TileSums<S, vectors>::zero();
+    while (done < end) sums.add(sum_keys(end_of_run(8)));
+    return sums;
+  }
+
+  TileSums<S, vectors> sum_keys(Index end) {
     if constexpr (observed)
       if (end <= before || done >= behind) return sum_one_side(end);
-    auto sums = TileSums<S, vectors>::zero();
-    while (done < end) sums.add(sum_keys<false>(end_of_run(8)));
-    return sums;
+    return sum_weights<false>(end);
   }
 
   // For every key its weight, and its weight times its distance or, for one side, the sum of all weights so far.
   template <bool one_side>
-  TileSums<S, vectors> sum_keys(Index end) {
+  TileSums<S, vectors> sum_weights(Index end) {
     auto sums = TileSums<S, vectors>::zero();
     if constexpr (observed && !one_side) distances.passed = S::mul(distances.step, S::set(T(done)));
     T* place = scores + done * vectors * S::width;
@@ -137,24 +97,15 @@ struct Pass {
     return sums;
   }
 
-  // Where all keys of a run lie on one side no distance of a single key is needed: the sum of the totals so far holds
-  // the first weight as often as there are keys, the last one once, and is Σ p · (end - k).
+  // Where all keys of a run lie on one side no distance of a single key is needed. The sum of the totals so far holds
+  // the first weight as often as there are keys, the last one once: it is Σ p · (end - k), and a distance is that of
+  // the end and so much more, or less.
   TileSums<S, vectors> sum_one_side(Index end) {
-    const Index begin = done;
-    const bool before_all = end <= before;
-    auto sums = TileSums<S, vectors>::zero();
-    while (done < end) {
-      auto part = sum_keys<true>(end_of_run(8));
-      const V steps = S::set(T(before_all ? end - done : done - begin));
-      for (int v = 0; v < vectors; ++v) {
-        const V moment = before_all ? part.distant[v] : S::sub(S::set(0), part.distant[v]);
-        part.distant[v] = S::fma(part.total[v], steps, moment);
-      }
-      sums.add(part);
-    }
-    distances.passed = S::mul(distances.step, S::set(T(before_all ? end : begin)));
+    const V step = end <= before ? distances.step : S::sub(S::set(0), distances.step);
+    auto sums = sum_weights<true>(end);
+    distances.passed = S::mul(distances.step, S::set(T(end)));
     for (int v = 0; v < vectors; ++v)
-      sums.distant[v] = S::fma(distances.size(v), sums.total[v], S::mul(distances.step, sums.distant[v]));
+      sums.distant[v] = S::fma(distances.size(v), sums.total[v], S::mul(step, sums.distant[v]));
     return sums;
   }
 };

@@ -12,6 +12,7 @@
 // queries or weights. Keys and values are read as they lie; nothing but the queries is ever packed.
 #pragma once
 
+#include "highest.hpp"
 #include "prefetch.hpp"
 
 namespace headwise {
@@ -31,11 +32,47 @@ constexpr int kVectors<Half<S>> = 1;
 template <class S>
 constexpr int kStrip = kVectors<S> * S::width;  // queries in a strip
 
+// What becomes of a product's sums.
+template <class S>
+struct Ending {
+  using T = typename S::Element;
+  using V = typename S::Vector;
+  const T* carry = nullptr;  // for each lane what `out` is multiplied by before the sum is added to it
+  Highest<S> highest = {};
+
+  template <int height>
+  [[gnu::always_inline]] void end(T* out, V (&sums)[height][kVectors<S>]) const {
+    for (int v = 0; v < kVectors<S>; ++v) {
+      T* place = out + v * S::width;
+      if (carry)
+#pragma GCC unroll 16
+        for (int h = 0; h < height; ++h)
+          sums[h][v] = S::fma(S::load(place + h * kStrip<S>), S::load(carry + v * S::width), sums[h][v]);
+      if (highest.maximum) find_highest<height>(out, v, sums);
+#pragma GCC unroll 16
+      for (int h = 0; h < height; ++h) S::store(place + h * kStrip<S>, sums[h][v]);
+    }
+  }
+
+ private:
+  template <int height>
+  [[gnu::always_inline]] void find_highest(const T* out, int v, const V (&sums)[height][kVectors<S>]) const {
+    static_assert(height <= kNear);
+    const V before = highest.maximum[v];
+    V now = before;
+#pragma GCC unroll 16
+    for (int h = 0; h < height; ++h) now = S::max(sums[h][v], now);
+    highest.maximum[v] = now;
+    if (highest.where) note_risen<S>(before, now, (out - highest.scores) / kStrip<S>, highest.where + v * S::width);
+  }
+};
+
 // out[h, r] = Σ_k left[h, k] · right[k, r], or out[h, r] · carry[r] + that sum.     "hk,kr->hr"
 // left[h, k] is at left[h · row + k · step]; right has kStrip columns.
-template <class S, int height, bool carried>
-inline void panel(const typename S::Element* left, Index row, Index step, Index depth, const typename S::Element* right,
-                  const typename S::Element* carry, typename S::Element* out, Prefetcher& ahead) {
+template <class S, int height>
+[[gnu::always_inline]] inline void panel(const typename S::Element* left, Index row, Index step, Index depth,
+                                         const typename S::Element* right, const Ending<S>& ending,
+                                         typename S::Element* out, Prefetcher& ahead) {
   using V = typename S::Vector;
   V sums[height][kVectors<S>];
 #pragma GCC unroll 16
@@ -54,38 +91,32 @@ inline void panel(const typename S::Element* left, Index row, Index step, Index 
         }
       }
     });
-#pragma GCC unroll 16
-  for (int h = 0; h < height; ++h)
-    for (int v = 0; v < kVectors<S>; ++v) {
-      typename S::Element* place = out + h * kStrip<S> + v * S::width;
-      if constexpr (carried) sums[h][v] = S::fma(S::load(place), S::load(carry + v * S::width), sums[h][v]);
-      S::store(place, sums[h][v]);
-    }
+  ending.template end<height>(out, sums);
 }
 
 // Panels of the full height from the top, then of 8, 4, 2 and 1: `height` rows of `out` in all. Low panels leave the
 // multipliers waiting for one another, so that 16 rows are better cut into 8 and 8 than into 12 and 4.
-template <class S, bool carried, int rows>
-inline void panels_of(const typename S::Element*& left, Index row, Index step, Index depth,
-                      const typename S::Element* right, const typename S::Element* carry, typename S::Element*& out,
-                      Index& height, Prefetcher& ahead) {
+template <class S, int rows>
+[[gnu::always_inline]] inline void panels_of(const typename S::Element*& left, Index row, Index step, Index depth,
+                                             const typename S::Element* right, const Ending<S>& ending,
+                                             typename S::Element*& out, Index& height, Prefetcher& ahead) {
   constexpr bool splits = rows > 8;
   for (; height >= rows && !(splits && 16 <= height && height < rows + 8); height -= rows) {
-    panel<S, rows, carried>(left, row, step, depth, right, carry, out, ahead);
+    panel<S, rows>(left, row, step, depth, right, ending, out, ahead);
     left += rows * row;
     out += rows * kStrip<S>;
   }
 }
 
-template <class S, bool carried>
-inline void product(const typename S::Element* left, Index row, Index step, Index height, Index depth,
-                    const typename S::Element* right, const typename S::Element* carry, typename S::Element* out,
-                    Prefetcher& ahead) {
-  panels_of<S, carried, S::panel_height>(left, row, step, depth, right, carry, out, height, ahead);
-  if constexpr (S::panel_height > 8) panels_of<S, carried, 8>(left, row, step, depth, right, carry, out, height, ahead);
-  panels_of<S, carried, 4>(left, row, step, depth, right, carry, out, height, ahead);
-  panels_of<S, carried, 2>(left, row, step, depth, right, carry, out, height, ahead);
-  panels_of<S, carried, 1>(left, row, step, depth, right, carry, out, height, ahead);
+template <class S>
+[[gnu::always_inline]] inline void product(const typename S::Element* left, Index row, Index step, Index height,
+                                           Index depth, const typename S::Element* right, const Ending<S>& ending,
+                                           typename S::Element* out, Prefetcher& ahead) {
+  panels_of<S, S::panel_height>(left, row, step, depth, right, ending, out, height, ahead);
+  if constexpr (S::panel_height > 8) panels_of<S, 8>(left, row, step, depth, right, ending, out, height, ahead);
+  panels_of<S, 4>(left, row, step, depth, right, ending, out, height, ahead);
+  panels_of<S, 2>(left, row, step, depth, right, ending, out, height, ahead);
+  panels_of<S, 1>(left, row, step, depth, right, ending, out, height, ahead);
 }
 
 // Dimensions that are added up in one chain; longer ones are summed in parts, as errors grow with a chain's length.
@@ -94,28 +125,34 @@ constexpr Index kChain = 256;
 // The dimensions behind the first chain, added to the scores. Apart, so that the common case stays small.
 template <class S>
 [[gnu::noinline]] void add_chains(Tile<typename S::Element> key, Index keys, Index head_dim,
-                                  const typename S::Element* query, typename S::Element* scores, Prefetcher& ahead) {
+                                  const typename S::Element* query, typename S::Element* scores,
+                                  const Highest<S>& highest, Prefetcher& ahead) {
   typename S::Element ones[kStrip<S>];
   for (auto& one : ones) one = 1;
   for (Index d = kChain; d < head_dim; d += kChain)
-    product<S, true>(key.data + d, key.stride, 1, keys, smaller(head_dim - d, kChain), query + d * kStrip<S>, ones,
-                     scores, ahead);
+    product<S>(key.data + d, key.stride, 1, keys, smaller(head_dim - d, kChain), query + d * kStrip<S>,
+               {ones, d + kChain < head_dim ? Highest<S>{} : highest}, scores, ahead);
 }
 
-// scores[j, r] = Σ_d key[j, d] · query[d, r]                                           "jd,dr->jr"
+// scores[j, r] = Σ_d key[j, d] · query[d, r], and the largest of each lane                  "jd,dr->jr"
 template <class S>
 inline void score_strip(Tile<typename S::Element> key, Index keys, Index head_dim, const typename S::Element* query,
-                        typename S::Element* scores, Prefetcher& ahead) {
-  product<S, false>(key.data, key.stride, 1, keys, smaller(head_dim, kChain), query, nullptr, scores, ahead);
-  if (head_dim > kChain) add_chains<S>(key, keys, head_dim, query, scores, ahead);
+                        typename S::Element* scores, typename S::Vector* maximum, typename S::Element* where,
+                        Prefetcher& ahead) {
+  for (int v = 0; v < kVectors<S>; ++v) maximum[v] = S::set(-typename S::Element(__builtin_inf()));
+  const Highest<S> highest{maximum, where, scores};
+  const bool chained = head_dim > kChain;
+  product<S>(key.data, key.stride, 1, keys, smaller(head_dim, kChain), query,
+             {nullptr, chained ? Highest<S>{} : highest}, scores, ahead);
+  if (chained) add_chains<S>(key, keys, head_dim, query, scores, highest, ahead);
 }
 
-// sums[d, r] = sums[d, r] · correction[r] + Σ_j value[j, d] · weights[j, r]            "jd,jr->dr"
+// sums[d, r] = sums[d, r] · correction[r] + Σ_j value[j, d] · weights[j, r], or only the latter      "jd,jr->dr"
 template <class S>
 inline void add_weighted_values(Tile<typename S::Element> value, Index keys, Index value_dim,
                                 const typename S::Element* weights, const typename S::Element* correction,
                                 typename S::Element* sums, Prefetcher& ahead) {
-  product<S, true>(value.data, 1, value.stride, value_dim, keys, weights, correction, sums, ahead);
+  product<S>(value.data, 1, value.stride, value_dim, keys, weights, {correction}, sums, ahead);
 }
 
 // The same, leaving out every weight marked as hidden (negative), so that a NaN or an infinity in a value that
@@ -134,7 +171,8 @@ inline void add_visible_values(Tile<typename S::Element> value, Index keys, Inde
         total = S::select(S::less(weight, S::set(0)), total, more);
       }
       typename S::Element* place = sums + d * kStrip<S> + v;
-      S::store(place, S::fma(S::load(place), S::load(correction + v), total));
+      if (correction) total = S::fma(S::load(place), S::load(correction + v), total);
+      S::store(place, total);
     }
   }
 }

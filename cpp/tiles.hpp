@@ -296,27 +296,26 @@ inline void pack_rows(const Strided& source, const char* const* rows, Index coun
     }
 }
 
-// The way back: rows that lie side by side are written one by one.
-template <class S>
+// The way back: rows that lie side by side in one vector, at most, are written one by one, each number as `each` makes
+// it.
+template <class S, class Each>
 inline void unpack_rows(const typename S::Element* packed, Index lanes, const Strided& layout, char* const* rows,
-                        Index count, Index width) {
+                        Index count, Index width, Each& each) {
   using T = typename S::Element;
-  const bool in_place = all_in_place<T>(layout, rows, count);
-  for (Index r = 0; r < count; r += S::width)
-    for (Index d = 0; d < width; d += S::width) {
-      const Index part = smaller<Index>(S::width, width - d);
-      const bool whole = in_place && part == S::width && count - r >= S::width;
-      typename S::Vector square[S::width];
-      for (int k = 0; k < S::width; ++k)
-        square[k] = whole || k < part ? S::load(packed + (d + k) * lanes + r) : S::set(0);
+  const bool in_place = count >= S::width && all_in_place<T>(layout, rows, S::width);
+  for (Index d = 0; d < width; d += S::width) {
+    const Index part = smaller<Index>(S::width, width - d);
+    typename S::Vector square[S::width];
+    if (in_place && part == S::width) {
+      for (int k = 0; k < S::width; ++k) square[k] = each(S::load(packed + (d + k) * lanes));
       transpose<S>(square);
-      if (whole) {
-        for (int k = 0; k < S::width; ++k) S::store(reinterpret_cast<T*>(rows[r + k]) + d, square[k]);
-      } else {
-        for (Index k = 0; k < smaller<Index>(S::width, count - r); ++k)
-          store_part<S>(layout, rows[r + k], d, part, square[k]);
-      }
+      for (int k = 0; k < S::width; ++k) S::store(reinterpret_cast<T*>(rows[k]) + d, square[k]);
+    } else {
+      for (int k = 0; k < S::width; ++k) square[k] = k < part ? each(S::load(packed + (d + k) * lanes)) : S::set(0);
+      transpose<S>(square);
+      for (Index k = 0; k < smaller<Index>(S::width, count); ++k) store_part<S>(layout, rows[k], d, part, square[k]);
     }
+  }
 }
 
 }  // namespace

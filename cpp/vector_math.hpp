@@ -106,23 +106,5 @@ inline typename S::Vector tanh(typename S::Vector x) {
   return S::select(S::less(x, S::set(0)), S::sub(S::set(0), result), result);
 }
 
-// Many numbers over one: with a fused multiply-add the product with its reciprocal and what is missing from that, which
-// is the quotient rounded once or nearly so.
-template <class S>
-struct Divisor {
-  using V = typename S::Vector;
-  V total, opposite, reciprocal;
-
-  explicit Divisor(V x) : total(x), opposite(S::sub(S::set(0), x)), reciprocal(S::div(S::set(1), x)) {}
-
-  V divide(V x) const {
-    if constexpr (!S::fused) return S::div(x, total);
-    const V quotient = S::mul(x, reciprocal);
-    const V corrected = S::fma(S::fma(quotient, opposite, x), reciprocal, quotient);
-    const auto finite = S::less(S::abs(corrected), S::set(typename S::Element(__builtin_inf())));
-    return S::select(finite, corrected, quotient);  // infinity over a number has nothing missing
-  }
-};
-
 }  // namespace
 }  // namespace headwise

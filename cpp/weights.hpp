@@ -69,7 +69,8 @@ inline void weights_of_strips(const Arguments& a, const Rectangle& rectangle, co
       View<S> view = view_tile(b, strip, keys);
       view.whole &= view.keys.begin == keys.begin && view.keys.end == keys.end;
       view.keys = keys;
-      score_visible<S>(b, strip, view, key);
+      typename S::Vector maximum[kVectors<S>];
+      score_visible<S>(b, strip, view, key, maximum);
       write_strip_weights<S>(b, strip, rectangle, keys);
     }
   }

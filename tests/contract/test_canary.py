@@ -27,8 +27,8 @@ bool runs_here(const Kernels&) { return true; }
 FAULTS = {
     "sums are not rescaled when the maximum rises": (
         "products.hpp",
-        "S::fma(S::load(place), S::load(carry + v * S::width), sums[h][v])",
-        "S::add(S::load(place), sums[h][v])",
+        "S::fma(S::load(place + h * kStrip<S>), S::load(carry + v * S::width), sums[h][v])",
+        "S::add(S::load(place + h * kStrip<S>), sums[h][v])",
     ),
     "the last key of the band is hidden": (
         "visibility.hpp",
@@ -84,6 +84,11 @@ FAULTS = {
         "row_products.hpp",
         "S::fma(S::load(place), S::set(correction[r]), totals[r][v])",
         "totals[r][v]",
+    ),
+    "the key of the largest score is only roughly known": (
+        "highest.hpp",
+        "first = scores[k * lanes] >= largest ? k : first",
+        "first = 0",
     ),
     "a hidden NaN gets in": ("blocks.hpp", "if (!b.careful) {", "if (true) {"),
 }  # fmt: skip
