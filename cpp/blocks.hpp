@@ -90,7 +90,8 @@ inline void begin_strip(const Arguments& a, const Units<typename S::Element>& un
   strip.standing = standing_of(strip.rows, strip.count);
   const char* rows[kStrip<S>];
   for (Index r = 0; r < strip.count; ++r) rows[r] = a.query.at(item, strip.rows[r].head, strip.rows[r].query);
-  pack_rows<S>(a.query, rows, strip.count, a.head_dim, units.query, strip.query, kStrip<S>);
+  for (int v = 0; v < kStrip<S>; v += S::width)
+    pack_rows<S>(a.query, rows + v, strip.count - v, a.head_dim, units.query, strip.query + v, kStrip<S>);
   init(strip.numbers);
 }
 
@@ -412,11 +413,13 @@ inline void attend_block(const Arguments& a, const RowRange& range, const RowRan
   });
 }
 
-// Rows in one block: as many strips as leave room in the second cache for a tile of keys and values.
+// Rows in one block: as many strips as leave room in the second cache for a tile of keys and values. Twice as many
+// where every block has to widen them.
 template <class S>
 inline Index block_rows(const Arguments& a) {
+  const Index room = size_of(a.key.type) == 2 ? 256 << 10 : 128 << 10;
   const Index strip = (a.head_dim + a.value_dim) * kStrip<S> * Index(sizeof(typename S::Element));
-  const Index strips = larger<Index>(1, smaller<Index>(kMaxStrips, (128 << 10) / larger<Index>(strip, 1)));
+  const Index strips = larger<Index>(1, smaller<Index>(kMaxStrips, room / larger<Index>(strip, 1)));
   return strips * kStrip<S>;
 }
 

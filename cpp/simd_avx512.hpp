@@ -106,6 +106,15 @@ struct Simd<double> {
   static Vector max(Vector a, Vector b) { return _mm512_max_pd(a, b); }
   static Vector abs(Vector a) { return _mm512_abs_pd(a); }
   static Vector to_exponent(Vector a) { return _mm512_castsi512_pd(_mm512_slli_epi64(_mm512_castpd_si512(a), 52)); }
+  // 2^(k/8), k the whole number in the last bits. Its last three digits choose from a table, from which they are taken
+  // off again, as they come along with the others when those become the exponent.
+  static Vector eighth_power(Vector a) {
+    const __m512i bits = _mm512_castpd_si512(a);
+    const __m512i table =
+        _mm512_setr_epi64(0x3ff0000000000000, 0x3fef72b83c7d517b, 0x3fef06fe0a31b715, 0x3feebfdad5362a27,
+                          0x3feea09e667f3bcd, 0x3feeace5422aa0db, 0x3feee89f995ad3ad, 0x3fef5818dcfba487);
+    return _mm512_castsi512_pd(_mm512_add_epi64(_mm512_permutexvar_epi64(bits, table), _mm512_slli_epi64(bits, 49)));
+  }
   // Lanes k and k + 1 of each quarter, then the quarters as for float.
   static double sum(Vector v) {
     v = add(v, _mm512_permute_pd(v, 0x55));

@@ -265,57 +265,56 @@ template <class S>
   }
 }
 
-// Whether rows of the working precision can be read and written as vectors.
-template <class T>
-inline bool all_in_place(const Strided& operand, const char* const* rows, Index count) {
-  bool all = true;
-  for (Index r = 0; r < count; ++r) all &= lies_as<T>(operand, rows[r]);
+// Whether all rows of a whole vector are arrays of such numbers.
+template <class S, class Source>
+inline bool fill_vector(const Strided& operand, const char* const* rows, Index count) {
+  bool all = count >= S::width;
+  for (Index r = 0; r < S::width && all; ++r) all = lies_as<Source>(operand, rows[r]);
   return all;
 }
 
-// Rows side by side, times `factor`: number d of row r goes to packed[d · lanes + r]. Lanes without a row get zeros.
+// Rows side by side, times `factor`: number d of row r goes to packed[d · lanes + r]. At most one vector of rows; lanes
+// without a row get zeros.
 template <class S>
 inline void pack_rows(const Strided& source, const char* const* rows, Index count, Index width,
                       typename S::Element factor, typename S::Element* packed, Index lanes) {
-  using T = typename S::Element;
-  const bool in_place = all_in_place<T>(source, rows, count);
-  for (Index r = 0; r < lanes; r += S::width)
+  with_type<typename S::Element>(source.type, [&](auto zero) {
+    using Source = decltype(zero);
+    const bool in_place = fill_vector<S, Source>(source, rows, count);
     for (Index d = 0; d < width; d += S::width) {
       const Index part = smaller<Index>(S::width, width - d);
-      const bool whole = part == S::width && count - r >= S::width;
       typename S::Vector square[S::width];
-      if (in_place && whole) {
-        for (int k = 0; k < S::width; ++k) square[k] = S::load(reinterpret_cast<const T*>(rows[r + k]) + d);
+      if (in_place && part == S::width) {
+        for (int k = 0; k < S::width; ++k) square[k] = load_wide<S>(reinterpret_cast<const Source*>(rows[k]) + d);
       } else {
-        for (int k = 0; k < S::width; ++k)
-          square[k] = r + k < count ? load_part<S>(source, rows[r + k], d, part) : S::set(0);
+        for (int k = 0; k < S::width; ++k) square[k] = k < count ? load_part<S>(source, rows[k], d, part) : S::set(0);
       }
       transpose<S>(square);
       for (int k = 0; k < S::width; ++k)
-        if (whole || k < part) S::store(packed + (d + k) * lanes + r, S::mul(square[k], S::set(factor)));
+        if (k < part) S::store(packed + (d + k) * lanes, S::mul(square[k], S::set(factor)));
     }
+  });
 }
 
-// The way back: rows that lie side by side in one vector, at most, are written one by one, each number as `each` makes
-// it.
+// The way back: each number as `each` makes it.
 template <class S, class Each>
 inline void unpack_rows(const typename S::Element* packed, Index lanes, const Strided& layout, char* const* rows,
                         Index count, Index width, Each& each) {
-  using T = typename S::Element;
-  const bool in_place = count >= S::width && all_in_place<T>(layout, rows, S::width);
-  for (Index d = 0; d < width; d += S::width) {
-    const Index part = smaller<Index>(S::width, width - d);
-    typename S::Vector square[S::width];
-    if (in_place && part == S::width) {
-      for (int k = 0; k < S::width; ++k) square[k] = each(S::load(packed + (d + k) * lanes));
-      transpose<S>(square);
-      for (int k = 0; k < S::width; ++k) S::store(reinterpret_cast<T*>(rows[k]) + d, square[k]);
-    } else {
+  with_type<typename S::Element>(layout.type, [&](auto zero) {
+    using Result = decltype(zero);
+    const bool in_place = fill_vector<S, Result>(layout, rows, count);
+    for (Index d = 0; d < width; d += S::width) {
+      const Index part = smaller<Index>(S::width, width - d);
+      typename S::Vector square[S::width];
       for (int k = 0; k < S::width; ++k) square[k] = k < part ? each(S::load(packed + (d + k) * lanes)) : S::set(0);
       transpose<S>(square);
-      for (Index k = 0; k < smaller<Index>(S::width, count); ++k) store_part<S>(layout, rows[k], d, part, square[k]);
+      if (in_place && part == S::width) {
+        for (int k = 0; k < S::width; ++k) store_narrow<S>(reinterpret_cast<Result*>(rows[k]) + d, square[k]);
+      } else {
+        for (Index k = 0; k < smaller<Index>(S::width, count); ++k) store_part<S>(layout, rows[k], d, part, square[k]);
+      }
     }
-  }
+  });
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ from tests.support import ulp
 
 # Without fused multiply-add an error is a little larger; the header states the measured ones.
 BOUNDS = {
-    "avx512": {"float32": 0.85, "float64": 0.95},
+    "avx512": {"float32": 0.85, "float64": 1.02},
     "avx2": {"float32": 0.85, "float64": 0.95},
     "neon": {"float32": 0.85, "float64": 0.95},
     "baseline": {"float32": 0.9, "float64": 0.95},
