@@ -39,6 +39,12 @@ struct View {
   Seen seen[kStrip<S>];
 
   Seen of(Index r) const { return whole ? Seen{keys, nullptr, 0} : seen[r]; }
+
+  bool patterned(Index count) const {
+    bool any = false;
+    for (Index r = 0; r < count && !whole; ++r) any |= seen[r].pattern != nullptr;
+    return any;
+  }
 };
 
 // A block's scratch. With a null buffer it only counts.
@@ -52,9 +58,11 @@ struct Block {
   Scratch scratch;
   Row* rows;
   T *scores, *key, *value;
-  T *correction, *offset, *where;  // one number for each lane of a strip
-  unsigned char* patterns;         // of a strip's rows, kTileKeys each
-  const bool weighs, observes;     // see Arguments
+  T* addends;                                                // of a vector of rows
+  const Index addends_stride = copied_stride<T>(kTileKeys);  // from one row to the next
+  T *correction, *offset, *where;                            // one number for each lane of a strip
+  unsigned char* patterns;                                   // of a strip's rows, kTileKeys each
+  const bool weighs, observes;                               // see Arguments
   bool careful = false;
   Prefetcher ahead;
 
@@ -70,6 +78,7 @@ struct Block {
     scores = scratch.take<T>((kTileKeys + kNear) * kStrip<S>);
     key = scratch.take<T>(kTileKeys * copied_stride<T>(a.head_dim));
     value = scratch.take<T>(kTileKeys * copied_stride<T>(a.value_dim));
+    addends = scratch.take<T>(S::width * addends_stride);
     correction = scratch.take<T>(kStrip<S>);
     offset = scratch.take<T>(kStrip<S>);
     where = scratch.take<T>(kStrip<S>);
@@ -133,6 +142,31 @@ inline void finish_strip(Block<S>& b, const Strip<S>& strip, Keys keys) {
   finish_scores<S, kVectors<S>>(b.scores, keys.end - keys.begin, b.units, b.a.slopes ? falls : nullptr, distances);
 }
 
+// Adds the rows' own biases and hides what they do not see.
+template <class S>
+inline void apply_rows(Block<S>& b, const Strip<S>& strip, const View<S>& view) {
+  using T = typename S::Element;
+  const Arguments& a = b.a;
+  const Keys keys = view.keys;
+  if (!a.rows_biased() && !view.patterned(strip.count)) {
+    for (Index r = 0; r < strip.count; ++r)
+      for_hidden_keys(view.seen[r], keys,
+                      [&](Index j) { b.scores[(j - keys.begin) * kStrip<S> + r] = -T(__builtin_inf()); });
+    return;
+  }
+  for (int v = 0; v < kStrip<S>; v += S::width) {
+    for (int lane = 0; lane < S::width; ++lane) {
+      const Index r = v + lane;
+      T* addends = b.addends + lane * b.addends_stride;
+      if (r < strip.count)
+        fill_addends(a, b.range.item, strip.rows[r], view.of(r), keys, b.units.bias, addends);
+      else
+        std::fill(addends, addends + b.addends_stride, T(0));
+    }
+    add_to_lanes<S>(b.addends, b.addends_stride, keys.end - keys.begin, b.scores + v, kStrip<S>);
+  }
+}
+
 // Scores of the strip's rows against the keys in view, and the largest of each lane.
 template <class S>
 inline void score_visible(Block<S>& b, const Strip<S>& strip, const View<S>& view, Tile<typename S::Element> key,
@@ -145,9 +179,7 @@ inline void score_visible(Block<S>& b, const Strip<S>& strip, const View<S>& vie
   T* where = a.statistics[kArgmax] ? b.where : nullptr;
   score_strip<S>(key, count, a.head_dim, strip.query, b.scores, maximum, where, b.ahead);
   if (finished) finish_strip(b, strip, keys);
-  if (by_row)
-    for (Index r = 0; r < strip.count; ++r)
-      apply_row(a, b.range.item, strip.rows[r], view.of(r), keys, b.units.bias, b.scores + r, kStrip<S>);
+  if (by_row) apply_rows(b, strip, view);
   if (finished || by_row) largest<S, kVectors<S>>(b.scores, count, maximum, where);
 }
 

@@ -90,6 +90,18 @@ inline Stretch run_ahead(const Chunk<S>& c, const Strided& operand, Index begin,
   return rows_ahead(operand, c.range, {begin, smaller(begin + kRun, c.a.kv_len)}, width);
 }
 
+// Adds one row's biases and hides what it does not see.
+template <class S>
+inline void apply_row(const Chunk<S>& c, Index r, Keys keys, typename S::Element* scores) {
+  using T = typename S::Element;
+  if (!c.a.rows_biased() && !c.seen[r].pattern)
+    return for_hidden_keys(c.seen[r], keys, [&](Index j) { scores[j - keys.begin] = -T(__builtin_inf()); });
+  T addends[kTileKeys];
+  fill_addends(c.a, c.range.item, c.rows[r], c.seen[r], keys, c.units.bias, addends);
+  for (Index k = 0; k < keys.end - keys.begin; k += S::width)
+    S::store(scores + k, add_or_hide<S>(S::load(scores + k), S::load(addends + k)));
+}
+
 // Scores of all rows against some keys. At the end memory is asked for what comes after.
 template <class S>
 inline void score_visible_rows(const Chunk<S>& c, Keys keys, const Stretch& after) {
@@ -106,7 +118,7 @@ inline void score_visible_rows(const Chunk<S>& c, Keys keys, const Stretch& afte
       finish_scores<S, 1>(scores, padded<S>(count) / S::width, c.units, a.slopes ? &fall : nullptr,
                           key_distances<S>(c.rows[r], keys.begin));
     }
-    apply_row(a, c.range.item, c.rows[r], c.seen[r], keys, c.units.bias, scores, 1);
+    apply_row(c, r, keys, scores);
   }
 }
 

@@ -1,6 +1,9 @@
 // From dot products to scores, in the contract's order: scale, softcap, bias, mask.
 #pragma once
 
+#include <algorithm>
+#include <limits>
+
 #include "vector_math.hpp"
 #include "visibility.hpp"
 
@@ -102,18 +105,67 @@ inline void with_row_bias(const Arguments& a, Index item, const Row& row, Use us
   });
 }
 
-// Adds the row's bias to its scores. A bias of -inf hides its key whatever the score is, NaN included. The score of
-// key j is at scores[(j - keys.begin) · step].
+// The biases of a row, in the working precision. Those that lie as they are needed are copied.
 template <class T>
-inline void add_bias(const Arguments& a, Index item, const Row& row, Keys keys, double factor, T* scores, Index step) {
+inline void fill_biases(const Arguments& a, Index item, const Row& row, Keys keys, double factor, T* biases) {
+  const Index count = keys.end - keys.begin;
+  const auto fill = [&](Index begin, Index end, auto bias) {
+    for (Index k = begin; k < end; ++k) biases[k] = as_working<T>(bias(k) * factor);
+  };
+  if (!a.rows_biased()) return std::fill(biases, biases + count, T(0));
+  if (a.bias.data && !a.relative_table && factor == 1 && (sizeof(T) == 8 || a.bias.type != ElementType::float64)) {
+    const char* dense = a.bias.at(item, row.head, row.query) + keys.begin * a.bias.column;
+    return with_reader(a.bias, [&](auto reader) { copy_row(reader, dense, a.bias.column, count, biases); });
+  }
+  if (a.bias.data)
+    return with_row_bias(a, item, row,
+                         [&](auto bias) { fill(0, count, [&](Index k) { return bias(keys.begin + k); }); });
+  const RelativeBias table(a, row);
+  const auto within = [&](Index j) { return larger<Index>(0, smaller(count, j - keys.begin)); };
+  const Index near = within(row.position - table.reach), far = larger(near, within(row.position + table.reach + 1));
+  const double* numbers = table.row + (keys.begin - row.position);
+  fill(0, near, [&](Index) { return table.row[-table.reach]; });
+  fill(near, far, [&](Index k) { return numbers[k]; });
+  fill(far, count, [&](Index) { return table.row[table.reach]; });
+}
+
+// What is added to the scores of one row: its biases, and -inf for what it does not see.
+template <class T>
+inline void fill_addends(const Arguments& a, Index item, const Row& row, const Seen& seen, Keys keys, double factor,
+                         T* addends) {
   constexpr T hidden = -T(__builtin_inf());
-  with_row_bias(a, item, row, [&](auto bias) {
-    for (Index j = keys.begin; j < keys.end; ++j) {
-      const T added = as_working<T>(bias(j) * factor);
-      T& score = scores[(j - keys.begin) * step];
-      score = added == hidden ? hidden : score + added;
+  fill_biases(a, item, row, keys, factor, addends);
+  const Keys inner = common(seen.keys, keys);
+  const Index count = keys.end - keys.begin, begin = smaller(count, inner.begin - keys.begin);
+  const Index end = larger(begin, inner.end - keys.begin);
+  std::fill(addends, addends + begin, hidden);
+  std::fill(addends + end, addends + count, hidden);
+  if (!seen.pattern) return;
+  const unsigned char* pattern = seen.pattern + (keys.begin + begin - seen.base);
+  for (Index k = begin; k < end; ++k) addends[k] = pattern[k - begin] ? addends[k] : hidden;
+}
+
+// A score and what is added to it. -inf hides the key whatever its score is, NaN included.
+template <class S>
+inline typename S::Vector add_or_hide(typename S::Vector score, typename S::Vector addend) {
+  using T = typename S::Element;
+  const auto hidden = S::less(addend, S::set(-std::numeric_limits<T>::max()));
+  return S::select(hidden, addend, S::add(score, addend));
+}
+
+// The scores of rows side by side, one in each lane, and what is added to each row, `stride` apart.
+template <class S>
+inline void add_to_lanes(const typename S::Element* addends, Index stride, Index count, typename S::Element* scores,
+                         Index lanes) {
+  for (Index k = 0; k < count; k += S::width) {
+    typename S::Vector square[S::width];
+    for (int r = 0; r < S::width; ++r) square[r] = S::load(addends + r * stride + k);
+    transpose<S>(square);
+    for (Index j = 0; j < smaller<Index>(S::width, count - k); ++j) {
+      typename S::Element* place = scores + (k + j) * lanes;
+      S::store(place, add_or_hide<S>(S::load(place), square[j]));
     }
-  });
+  }
 }
 
 // What is done to every score alike: scale, cap, and the slope's bias. `falls` are the lanes' slopes, negative.
@@ -134,14 +186,6 @@ inline void finish_scores(typename S::Element* scores, Index count, const Units<
 template <class T>
 inline bool finishes(const Arguments& a, const Units<T>& units) {
   return units.score != 1 || units.cap > 0 || a.slopes;
-}
-
-// Adds one row's bias and hides what it does not see.
-template <class T>
-inline void apply_row(const Arguments& a, Index item, const Row& row, const Seen& seen, Keys keys, double bias_factor,
-                      T* scores, Index step) {
-  if (a.rows_biased()) add_bias(a, item, row, keys, bias_factor, scores, step);
-  for_hidden_keys(seen, keys, [&](Index j) { scores[(j - keys.begin) * step] = -T(__builtin_inf()); });
 }
 
 // Marks the weights of hidden keys as such: -1.
