@@ -345,9 +345,9 @@ inline bool end_strip(const Block<S>& b, const Strip<S>& strip) {
   return flawed;
 }
 
-// While the first strips of a tile are at work, memory brings what comes next: the tile's values, unless they were
-// copied, and the keys of the next tile, up to key `last`; beside the last tile of a range the places of its outputs,
-// and what the thread will probably be given next.
+// While the first strips of a tile are at work, memory brings what comes next: the biases of the others, the tile's
+// values, unless they were copied, and the keys of the next tile, up to key `last`; beside the last tile of a range the
+// places of its outputs, and what the thread will probably be given next.
 template <class S>
 inline void prefetch_next(Block<S>& b, Keys tile, Index last) {
   const Arguments& a = b.a;
@@ -355,6 +355,7 @@ inline void prefetch_next(Block<S>& b, Keys tile, Index last) {
   const bool in_place =
       usable_in_place<typename S::Element>(a.value, a.value.at(b.range.item, b.range.kv_head, 0), true);
   b.ahead = {};
+  if (a.bias.data) b.ahead.add(biases_ahead(a, b.range, tile));
   b.ahead.add(rows_ahead(a.value, b.range, in_place ? tile : next, a.value_dim));
   b.ahead.add(rows_ahead(a.key, b.range, next, a.head_dim));
   if (!next.empty()) return;

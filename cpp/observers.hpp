@@ -142,14 +142,27 @@ inline void update_visible(const Arguments& a, Index item, Numbers<T> n, Index r
     n.count(kVisibleDistances, r) = added(n.count(kVisibleDistances, r), sum_of_distances(row.position, seen.keys));
     return;
   }
-  with_row_bias(a, item, row, [&](auto bias) {
-    for (Index j = seen.keys.begin; j < seen.keys.end; ++j) {
-      if (!seen.sees(j) || bias(j) == -__builtin_inf()) continue;
-      n.count(kVisible, r) += 1;
-      n.count(kVisibleDistances, r) =
-          added(n.count(kVisibleDistances, r), row.position < j ? j - row.position : row.position - j);
+  if (seen.keys.empty()) return;
+  T addends[kTileKeys];
+  fill_addends(a, item, row, seen, seen.keys, 1, addends);
+  const Index middle = larger(seen.keys.begin, smaller(seen.keys.end, row.position));
+  for (const Keys side : {Keys{seen.keys.begin, middle}, Keys{middle, seen.keys.end}}) {
+    std::int32_t visible = 0, steps = 0;
+    const T* first = addends + (side.begin - seen.keys.begin);
+    for (std::int32_t k = 0; k < std::int32_t(side.end - side.begin); ++k) {
+      const std::int32_t one = first[k] != -T(__builtin_inf());
+      visible += one;
+      steps += one * k;
     }
-  });
+    if (visible == 0) continue;
+    const bool behind = row.position <= side.begin;
+    Index distances;
+    const bool far = __builtin_mul_overflow(Index(visible),
+                                            behind ? side.begin - row.position : row.position - side.begin, &distances);
+    n.count(kVisible, r) += visible;
+    n.count(kVisibleDistances, r) =
+        added(n.count(kVisibleDistances, r), far ? kUnbounded : added(distances, behind ? steps : -steps));
+  }
 }
 
 // Row r of `count` disjoint sets of keys, the numbers of nth(0) = `whole` being the first: the largest score of all,

@@ -69,7 +69,7 @@ class Prefetcher {
     left_ = kUnbounded;
   }
 
-  static constexpr int kMost = 4;
+  static constexpr int kMost = 5;
   Stretch waiting_[kMost];
   int count_ = 0, now_ = 0;
   const char* line_ = nullptr;
@@ -87,6 +87,13 @@ inline Stretch queries_ahead(const Arguments& a, const Strided& operand, const R
   const RowPlace first = first_place(a, range);
   const Index count = smaller(range.end - range.begin, a.query_len - first.query);
   return {operand.at(range.item, first.head, first.query), operand.row, count, width * size_of(operand.type)};
+}
+
+// Their dense biases for some keys.
+inline Stretch biases_ahead(const Arguments& a, const RowRange& range, Keys keys) {
+  Stretch biases = queries_ahead(a, a.bias, range, keys.end - keys.begin);
+  if (a.bias.column > 0) biases.first += keys.begin * a.bias.column;
+  return biases;
 }
 
 // The tile of keys that a range of rows begins with.

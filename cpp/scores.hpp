@@ -78,55 +78,45 @@ inline double sum_of_biases(double one, double other) {
   return one - one == 0 && other - other == 0 ? larger(-most, smaller(most, sum)) : sum;
 }
 
-// The table's bias of one row for key j.
+// The table's biases of one row.
 struct RelativeBias {
   const double* row;
   Index position, reach;
 
   RelativeBias(const Arguments& a, const Row& r)
       : row(a.relative_table + r.head * (2 * a.reach + 1) + a.reach), position(r.position), reach(a.reach) {}
+
   double at(Index j) const { return row[larger(-reach, smaller(reach, j - position))]; }
+
+  // Calls `use(k, bias)` for each of some keys, numbered from 0: what lies within reach, and on either side of it.
+  template <class Use>
+  void each(Keys keys, Use use) const {
+    const auto within = [&](Index j) { return larger(keys.begin, smaller(keys.end, j)) - keys.begin; };
+    const Index near = within(position - reach), far = within(position + reach + 1);
+    const double* numbers = row + (keys.begin - position);
+    for (Index k = 0; k < near; ++k) use(k, row[-reach]);
+    for (Index k = near; k < far; ++k) use(k, numbers[k]);
+    for (Index k = far; k < keys.end - keys.begin; ++k) use(k, row[reach]);
+  }
 };
 
-// Calls `use(bias)` with a function of j: what the dense bias and the table, where given, add to the row's scores.
-template <class Use>
-inline void with_row_bias(const Arguments& a, Index item, const Row& row, Use use) {
-  if (!a.rows_biased()) return use([](Index) { return 0.0; });
-  if (!a.bias.data) {
-    const RelativeBias table(a, row);
-    return use([&](Index j) { return table.at(j); });
-  }
-  const char* dense = a.bias.at(item, row.head, row.query);
-  const Index step = a.bias.column;
-  with_reader(a.bias, [&](auto reader) {
-    if (!a.relative_table) return use([&](Index j) { return double(reader.read(dense + j * step)); });
-    const RelativeBias table(a, row);
-    use([&](Index j) { return sum_of_biases(double(reader.read(dense + j * step)), table.at(j)); });
-  });
-}
-
-// The biases of a row, in the working precision. Those that lie as they are needed are copied.
+// The biases of one row in the working precision: what the dense bias and the table, where given, add to its scores.
 template <class T>
 inline void fill_biases(const Arguments& a, Index item, const Row& row, Keys keys, double factor, T* biases) {
-  const Index count = keys.end - keys.begin;
-  const auto fill = [&](Index begin, Index end, auto bias) {
-    for (Index k = begin; k < end; ++k) biases[k] = as_working<T>(bias(k) * factor);
-  };
+  const Index count = keys.end - keys.begin, step = a.bias.column;
+  const auto set = [&](Index k, double bias) { biases[k] = as_working<T>(bias * factor); };
   if (!a.rows_biased()) return std::fill(biases, biases + count, T(0));
-  if (a.bias.data && !a.relative_table && factor == 1 && (sizeof(T) == 8 || a.bias.type != ElementType::float64)) {
-    const char* dense = a.bias.at(item, row.head, row.query) + keys.begin * a.bias.column;
-    return with_reader(a.bias, [&](auto reader) { copy_row(reader, dense, a.bias.column, count, biases); });
-  }
-  if (a.bias.data)
-    return with_row_bias(a, item, row,
-                         [&](auto bias) { fill(0, count, [&](Index k) { return bias(keys.begin + k); }); });
   const RelativeBias table(a, row);
-  const auto within = [&](Index j) { return larger<Index>(0, smaller(count, j - keys.begin)); };
-  const Index near = within(row.position - table.reach), far = larger(near, within(row.position + table.reach + 1));
-  const double* numbers = table.row + (keys.begin - row.position);
-  fill(0, near, [&](Index) { return table.row[-table.reach]; });
-  fill(near, far, [&](Index k) { return numbers[k]; });
-  fill(far, count, [&](Index) { return table.row[table.reach]; });
+  if (!a.bias.data) return table.each(keys, set);
+  const char* dense = a.bias.at(item, row.head, row.query) + keys.begin * step;
+  with_reader(a.bias, [&](auto reader) {
+    if (!a.relative_table && factor == 1 && sizeof(reader.read(dense)) <= sizeof(T))
+      return copy_row(reader, dense, step, count, biases);
+    for (Index k = 0; k < count; ++k) {
+      const double bias = reader.read(dense + k * step);
+      set(k, a.relative_table ? sum_of_biases(bias, table.at(keys.begin + k)) : bias);
+    }
+  });
 }
 
 // What is added to the scores of one row: its biases, and -inf for what it does not see.
@@ -192,10 +182,10 @@ inline bool finishes(const Arguments& a, const Units<T>& units) {
 template <class T>
 inline void mark_hidden(const Arguments& a, Index item, const Row& row, const Seen& seen, Keys keys, T* weights,
                         Index step) {
-  with_row_bias(a, item, row, [&](auto bias) {
-    for (Index j = keys.begin; j < keys.end; ++j)
-      if (!seen.sees(j) || bias(j) == -__builtin_inf()) weights[(j - keys.begin) * step] = T(-1);
-  });
+  T addends[kTileKeys];
+  fill_addends(a, item, row, seen, keys, 1, addends);
+  for (Index k = 0; k < keys.end - keys.begin; ++k)
+    if (addends[k] == -T(__builtin_inf())) weights[k * step] = T(-1);
 }
 
 }  // namespace

@@ -142,16 +142,6 @@ struct Seen {
   Keys keys;
   const unsigned char* pattern;  // for keys from `base` on, or null
   Index base;
-
-  bool sees(Index j) const { return keys.begin <= j && j < keys.end && (!pattern || pattern[j - base]); }
-
-  // The keys that follow j and are all seen: eight where that is quick to tell, else one or none.
-  Index run(Index j) const {
-    if (!pattern) return keys.end - j;
-    std::uint64_t eight = 0;
-    if (j + 8 <= keys.end) std::memcpy(&eight, pattern + (j - base), 8);
-    return eight == 0x0101010101010101u ? 8 : pattern[j - base] != 0;
-  }
 };
 
 // Looks at a tile with a row's eyes. `buffer` takes its pattern, where one is needed.
@@ -181,18 +171,11 @@ inline bool all_seen(const Seen* seen, Index count, Keys keys) {
   return all;
 }
 
-// Calls `hide(j)` for every key in `keys` that the row does not see.
+// Calls `hide(j)` for every key in `keys` outside the range that a row sees.
 template <class Hide>
 inline void for_hidden_keys(const Seen& seen, Keys keys, Hide hide) {
-  const Keys inner = common(seen.keys, keys);
-  for (Index j = keys.begin; j < smaller(inner.begin, keys.end); ++j) hide(j);
-  for (Index j = larger(inner.end, keys.begin); j < keys.end; ++j) hide(j);
-  if (!seen.pattern) return;
-  for (Index j = inner.begin; j < inner.end;) {
-    const Index run = seen.run(j);
-    if (!run) hide(j);
-    j += run ? run : 1;
-  }
+  for (Index j = keys.begin; j < smaller(seen.keys.begin, keys.end); ++j) hide(j);
+  for (Index j = larger(seen.keys.end, keys.begin); j < keys.end; ++j) hide(j);
 }
 
 // The head and the query that a range of rows begins with.
