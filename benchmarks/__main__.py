@@ -1,12 +1,16 @@
-"""The benchmark's command line: ``python -m benchmarks [run|growth|show]``."""
+"""The benchmark's command line: ``python -m benchmarks [run|growth|queries|show]``."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from benchmarks import cases, growth, machine, picture, table
+from benchmarks import cases, curves, growth, machine, picture, queries, table
 from benchmarks.peers import PEERS
 from benchmarks.quiet import Quiet
 from benchmarks.results import Results, load
@@ -18,14 +22,15 @@ def make_parser() -> argparse.ArgumentParser:
     """Return the command line's parser."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     add = parser.add_argument
-    add("what", nargs="?", default="run", choices=("run", "growth", "show"))
+    add("what", nargs="?", default="run", choices=("run", "growth", "queries", "show"))
     add("--cases", default="", help="names, separated by commas; default: all")
-    add("--peers", default="", help=f"of {', '.join(PEERS)}; default: all (growth: first three)")
+    few = "growth and queries: the first three"
+    add("--peers", default="", help=f"of {', '.join(PEERS)}; default: all ({few})")
     add("--rounds", type=int, default=7, help="how often each peer is timed")
     add("--threads", type=int, default=machine.available_cores(), help="default: all cores")
     add("--patience", type=float, default=120, help="seconds to wait for other programs, in all")
     add("--json", type=Path, help="write the measurements to this file; show reads it")
-    add("--picture", type=Path, help="draw the shares of the roof to this PNG or SVG")
+    add("--picture", type=Path, help="draw the results to this PNG or SVG")
     add("--quick", action="store_true", help="a few short cases, three rounds")
     add("--longest", type=int, default=growth.LONGEST, help="growth: most tokens")
     return parser
@@ -83,8 +88,28 @@ def grow(options: argparse.Namespace) -> None:
     peers = chosen_peers(options.peers, tuple(PEERS)[:3])
     points = growth.measure_growth(peers, options.threads, options.longest, options.patience)
     growth.show_growth(points)
-    if options.json:
-        growth.save_growth(points, options.json)
+    save_points(points, options)
+    if options.picture:
+        curves.draw_growth(points, machine.in_short(options.threads), options.picture)
+
+
+def few_queries(options: argparse.Namespace) -> None:
+    """Measure time as the number of queries grows from one."""
+    peers = chosen_peers(options.peers, tuple(PEERS)[:3])
+    points = queries.measure_queries(peers, options.threads, options.rounds, options.patience)
+    queries.show_queries(points)
+    save_points(points, options)
+    if options.picture:
+        curves.draw_queries(points, machine.in_short(options.threads), options.picture)
+
+
+def save_points(points: Sequence[Any], options: argparse.Namespace) -> None:
+    """Write the points of a line as JSON, where asked for."""
+    if options.json is None:
+        return
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps([asdict(point) for point in points], indent=1)
+    options.json.write_text(text + "\n", encoding="utf-8")
 
 
 def show(options: argparse.Namespace) -> None:
@@ -108,7 +133,7 @@ def main() -> None:
     if not 1 <= options.threads <= cores or options.rounds < 1:
         parser.error(f"--threads must lie within 1 and {cores}, --rounds be at least 1")
     try:
-        {"run": run, "growth": grow, "show": show}[options.what](options)
+        {"run": run, "growth": grow, "queries": few_queries, "show": show}[options.what](options)
     except ValueError as error:
         parser.error(str(error))
     except KeyboardInterrupt:

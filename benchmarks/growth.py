@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from benchmarks import protocol, table
 from benchmarks.cases import Case
@@ -81,10 +79,3 @@ def show_growth(points: list[Point]) -> None:
         row += [table.duration(point.seconds), grown]
     title = "growth: (1, 1, n x n, 64) causal; memory beyond inputs and output"
     table.show(title, headers, list(rows.values()))
-
-
-def save_growth(points: list[Point], path: Path) -> None:
-    """Write the points as JSON."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps([asdict(point) for point in points], indent=1)
-    path.write_text(text + "\n", encoding="utf-8")

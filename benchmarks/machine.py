@@ -24,6 +24,11 @@ def describe(threads: int, roofs: dict[str, float], peers: dict[str, str]) -> di
     }
 
 
+def in_short(threads: int) -> str:
+    """Return the machine and the date in one line."""
+    return f"{processor()}; {threads} threads; {datetime.now(UTC).date().isoformat()}"
+
+
 def available_cores() -> int:
     """Return how many processors this process may use."""
     if hasattr(os, "sched_getaffinity"):

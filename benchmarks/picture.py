@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,17 +34,26 @@ def draw(results: Results, path: Path) -> None:
     ImportError
         Where matplotlib is not installed.
     """
-    matplotlib: Any = importlib.import_module("matplotlib")
-    matplotlib.use("Agg")
-    pyplot: Any = importlib.import_module("matplotlib.pyplot")
     cases = [r for r in results.cases if r.roof_seconds and any(map(r.share, r.outcomes))]
     peers = [p for p in COLORS if any(r.share(p) for r in cases)]
-    settings = {"svg.hashsalt": "headwise", "svg.fonttype": "none", "font.size": 8}
-    with matplotlib.rc_context(settings):
-        figure, axes = pyplot.subplots(figsize=(7.5, _height(cases, peers)), layout="constrained")
+    with canvas(path, columns=1, figsize=(7.5, _height(cases, peers))) as (figure, (axes,)):
         _draw_bars(axes, cases, peers)
         _label(axes, cases, peers)
         figure.supxlabel(_caption(results.machine), x=0.01, ha="left", fontsize=6.5, color="0.35")
+
+
+@contextmanager
+def canvas(path: Path, columns: int, figsize: tuple[float, float]) -> Iterator[tuple[Any, Any]]:
+    """Yield a figure and its axes; what is drawn there is written to ``path`` at the end."""
+    matplotlib: Any = importlib.import_module("matplotlib")
+    matplotlib.use("Agg")
+    pyplot: Any = importlib.import_module("matplotlib.pyplot")
+    settings = {"svg.hashsalt": "headwise", "svg.fonttype": "none", "font.size": 8}
+    with matplotlib.rc_context(settings):
+        figure, axes = pyplot.subplots(
+            1, columns, figsize=figsize, layout="constrained", squeeze=False
+        )
+        yield figure, axes[0]
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=160, metadata=_metadata(path))
         pyplot.close(figure)

@@ -14,4 +14,4 @@ DESCRIBE = "describe"  # -> version and settings, as text
 OPEN = "open"  # Case -> None; makes the inputs and runs once
 ROWS = "rows"  # list of query positions -> these rows of the output, float64
 TIME = "time"  # seconds to spend -> best seconds of one call
-MEMORY = "memory"  # -> (seconds, bytes beyond inputs and output) of one call
+MEMORY = "memory"  # Case -> (best seconds, bytes beyond inputs and output) of a call

@@ -12,6 +12,8 @@
 // queries or weights. Keys and values are read as they lie; nothing but the queries is ever packed.
 #pragma once
 
+#include <array>
+
 #include "highest.hpp"
 #include "prefetch.hpp"
 
@@ -31,6 +33,17 @@ constexpr int kVectors<Half<S>> = 1;
 
 template <class S>
 constexpr int kStrip = kVectors<S> * S::width;  // queries in a strip
+
+// A carry that keeps what is there.
+template <class S>
+inline const typename S::Element* ones() {
+  static constexpr auto all = [] {
+    std::array<typename S::Element, kStrip<S>> numbers;
+    numbers.fill(1);
+    return numbers;
+  }();
+  return all.data();
+}
 
 // What becomes of a product's sums.
 template <class S>
@@ -127,11 +140,9 @@ template <class S>
 [[gnu::noinline]] void add_chains(Tile<typename S::Element> key, Index keys, Index head_dim,
                                   const typename S::Element* query, typename S::Element* scores,
                                   const Highest<S>& highest, Prefetcher& ahead) {
-  typename S::Element ones[kStrip<S>];
-  for (auto& one : ones) one = 1;
   for (Index d = kChain; d < head_dim; d += kChain)
     product<S>(key.data + d, key.stride, 1, keys, smaller(head_dim - d, kChain), query + d * kStrip<S>,
-               {ones, d + kChain < head_dim ? Highest<S>{} : highest}, scores, ahead);
+               {ones<S>(), d + kChain < head_dim ? Highest<S>{} : highest}, scores, ahead);
 }
 
 // scores[j, r] = Σ_d key[j, d] · query[d, r], and the largest of each lane                  "jd,dr->jr"
@@ -147,12 +158,31 @@ inline void score_strip(Tile<typename S::Element> key, Index keys, Index head_di
   if (chained) add_chains<S>(key, keys, head_dim, query, scores, highest, ahead);
 }
 
-// sums[d, r] = sums[d, r] · correction[r] + Σ_j value[j, d] · weights[j, r], or only the latter      "jd,jr->dr"
+// Keys whose weighted values are added up in one chain. A tile has two of them.
+constexpr Index kValueChain = 128;
+
+// Calls `use(first, count, carry)` for each chain of keys.
+template <class S, class Use>
+inline void by_chains(Index keys, const typename S::Element* carry, Use use) {
+  for (Index j = 0; j < keys; j += kValueChain, carry = ones<S>()) use(j, smaller(keys - j, kValueChain), carry);
+}
+
+// sums[d, r] = sums[d, r] · carry[r] + Σ_j value[j, d] · weights[j, r], or only the latter           "jd,jr->dr"
+template <class S>
+[[gnu::noinline]] void add_chain(Tile<typename S::Element> value, Index keys, Index value_dim,
+                                 const typename S::Element* weights, const typename S::Element* carry,
+                                 typename S::Element* sums, Prefetcher& ahead) {
+  product<S>(value.data, 1, value.stride, value_dim, keys, weights, {carry}, sums, ahead);
+}
+
 template <class S>
 inline void add_weighted_values(Tile<typename S::Element> value, Index keys, Index value_dim,
                                 const typename S::Element* weights, const typename S::Element* correction,
                                 typename S::Element* sums, Prefetcher& ahead) {
-  product<S>(value.data, 1, value.stride, value_dim, keys, weights, {correction}, sums, ahead);
+  by_chains<S>(keys, correction, [&](Index first, Index count, const auto* carry) {
+    add_chain<S>({value.data + first * value.stride, value.stride}, count, value_dim, weights + first * kStrip<S>,
+                 carry, sums, ahead);
+  });
 }
 
 // The same, leaving out every weight marked as hidden (negative), so that a NaN or an infinity in a value that
@@ -162,19 +192,20 @@ inline void add_visible_values(Tile<typename S::Element> value, Index keys, Inde
                                const typename S::Element* weights, const typename S::Element* correction,
                                typename S::Element* sums) {
   using V = typename S::Vector;
-  for (Index d = 0; d < value_dim; ++d) {
-    for (int v = 0; v < kStrip<S>; v += S::width) {
-      V total = S::set(0);
-      for (Index j = 0; j < keys; ++j) {
-        const V weight = S::load(weights + j * kStrip<S> + v);
-        const V more = S::fma(S::set(value.data[j * value.stride + d]), weight, total);
-        total = S::select(S::less(weight, S::set(0)), total, more);
+  by_chains<S>(keys, correction, [&](Index first, Index count, const auto* carry) {
+    for (Index d = 0; d < value_dim; ++d)
+      for (int v = 0; v < kStrip<S>; v += S::width) {
+        V total = S::set(0);
+        for (Index j = first; j < first + count; ++j) {
+          const V weight = S::load(weights + j * kStrip<S> + v);
+          const V more = S::fma(S::set(value.data[j * value.stride + d]), weight, total);
+          total = S::select(S::less(weight, S::set(0)), total, more);
+        }
+        typename S::Element* place = sums + d * kStrip<S> + v;
+        if (carry) total = S::fma(S::load(place), S::load(carry + v), total);
+        S::store(place, total);
       }
-      typename S::Element* place = sums + d * kStrip<S> + v;
-      if (correction) total = S::fma(S::load(place), S::load(correction + v), total);
-      S::store(place, total);
-    }
-  }
+  });
 }
 
 }  // namespace
