@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -88,9 +88,7 @@ def grow(options: argparse.Namespace) -> None:
     peers = chosen_peers(options.peers, tuple(PEERS)[:3])
     points = growth.measure_growth(peers, options.threads, options.longest, options.patience)
     growth.show_growth(points)
-    save_points(points, options)
-    if options.picture:
-        curves.draw_growth(points, machine.in_short(options.threads), options.picture)
+    keep(points, curves.draw_growth, options)
 
 
 def few_queries(options: argparse.Namespace) -> None:
@@ -98,18 +96,18 @@ def few_queries(options: argparse.Namespace) -> None:
     peers = chosen_peers(options.peers, tuple(PEERS)[:3])
     points = queries.measure_queries(peers, options.threads, options.rounds, options.patience)
     queries.show_queries(points)
-    save_points(points, options)
+    keep(points, curves.draw_queries, options)
+
+
+def keep(points: Sequence[Any], draw: Callable[..., None], options: argparse.Namespace) -> None:
+    """Write the points of lines as JSON and draw them, where asked for."""
+    if options.json:
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps([asdict(point) for point in points], indent=1)
+        options.json.write_text(text + "\n", encoding="utf-8")
     if options.picture:
-        curves.draw_queries(points, machine.in_short(options.threads), options.picture)
-
-
-def save_points(points: Sequence[Any], options: argparse.Namespace) -> None:
-    """Write the points of a line as JSON, where asked for."""
-    if options.json is None:
-        return
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps([asdict(point) for point in points], indent=1)
-    options.json.write_text(text + "\n", encoding="utf-8")
+        about = machine.describe(options.threads, {}, {})
+        draw(points, machine.in_short(about), options.picture)
 
 
 def show(options: argparse.Namespace) -> None:

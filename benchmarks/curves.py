@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.growth import Point
+from benchmarks import growth, queries
 from benchmarks.picture import COLORS, canvas
-from benchmarks.queries import SHAPE, QueryPoint
 
 Line = list[tuple[float, float]]
 
@@ -25,7 +24,7 @@ class Panel:
     theory: Line | None = None
 
 
-def draw_growth(points: Sequence[Point], caption: str, path: Path) -> None:
+def draw_growth(points: Sequence[growth.Point], caption: str, path: Path) -> None:
     """Draw time and memory against the number of tokens."""
     seconds = _lines((p.peer, p.tokens, p.seconds) for p in points)
     memory = _lines((p.peer, p.tokens, p.bytes and p.bytes / 2**20) for p in points)
@@ -36,15 +35,15 @@ def draw_growth(points: Sequence[Point], caption: str, path: Path) -> None:
         Panel("seconds; dashed: quadratic", "tokens", seconds, True, theory),
         Panel("MiB beyond inputs and output", "tokens", memory, True),
     ]
-    _draw(panels, f"(1, 1, n x n, 64), causal, float32; {caption}", path)
+    _draw(panels, f"{growth.SHAPE}, float32; {caption}", path)
 
 
-def draw_queries(points: Sequence[QueryPoint], caption: str, path: Path) -> None:
+def draw_queries(points: Sequence[queries.QueryPoint], caption: str, path: Path) -> None:
     """Draw time against the number of queries."""
     times = _lines((p.peer, p.queries, p.seconds and p.seconds * 1e3) for p in points)
     ours = {"headwise": times["headwise"]}
     panels = [Panel("milliseconds", "queries", times), Panel("headwise alone", "queries", ours)]
-    _draw(panels, f"{SHAPE}, float32, keys from memory; {caption}", path)
+    _draw(panels, f"{queries.SHAPE}, float32, keys from memory; {caption}", path)
 
 
 def _lines(points: Any) -> dict[str, Line]:

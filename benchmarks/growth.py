@@ -14,6 +14,7 @@ from benchmarks.processes import Process, WorkerError
 from benchmarks.quiet import Quiet, ended_children_time
 
 SHORTEST, LONGEST = 1024, 65536
+SHAPE = "(1, 1, n x n, 64) causal"
 FULL_MATRICES = 3  # float32 matrices of weights that a peer may hold at once
 
 
@@ -77,5 +78,5 @@ def show_growth(points: list[Point]) -> None:
         row = rows.setdefault(point.tokens, [str(point.tokens)])
         grown = point.note if point.bytes is None else f"{point.bytes / 2**20:.1f}"
         row += [table.duration(point.seconds), grown]
-    title = "growth: (1, 1, n x n, 64) causal; memory beyond inputs and output"
+    title = f"growth: {SHAPE}; memory beyond inputs and output"
     table.show(title, headers, list(rows.values()))

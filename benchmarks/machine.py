@@ -24,9 +24,9 @@ def describe(threads: int, roofs: dict[str, float], peers: dict[str, str]) -> di
     }
 
 
-def in_short(threads: int) -> str:
-    """Return the machine and the date in one line."""
-    return f"{processor()}; {threads} threads; {datetime.now(UTC).date().isoformat()}"
+def in_short(about: dict[str, Any]) -> str:
+    """Return in one line what `describe` tells of the processor, the threads and the date."""
+    return f"{about['processor']}; {about['threads']} threads; {about['date']}"
 
 
 def available_cores() -> int:

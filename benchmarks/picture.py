@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from benchmarks.machine import in_short
 from benchmarks.results import OURS, CaseResult, Results
 
 COLORS = {
@@ -100,7 +101,7 @@ def _caption(machine: dict[str, Any]) -> str:
     peers = [text for text in machine["peers"].values() if ":" not in text]
     return "\n".join(
         [
-            f"{machine['processor']}; {machine['threads']} threads; {machine['date']}",
+            in_short(machine),
             f"roofs in GFLOP/s and GB/s: {'; '.join(kept)}",
             "; ".join(peers),
         ]

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from benchmarks import protocol, table
 from benchmarks.cases import Case
 from benchmarks.processes import Process, WorkerError
-from benchmarks.quiet import Quiet, process_time
+from benchmarks.quiet import Quiet
+from benchmarks.runner import time_peer
 
 QUERIES = (*range(1, 25), 28, 31, 32, 33, 36, 40, 44, 48, 52, 56, 60, 63, 64, 65, 68, 72, 80)
 HEADS, KEYS, DIM = 8, 8192, 128
@@ -49,7 +50,7 @@ def _measure(
     seconds: dict[str, list[float]] = {peer: [] for peer in ready}
     for _ in range(rounds):
         for peer in ready:
-            seconds[peer].append(_time(processes[peer], quiet))
+            seconds[peer].append(time_peer(processes[peer], BUDGET, quiet)[0])
     return {peer: statistics.median(seconds[peer]) if peer in ready else None for peer in processes}
 
 
@@ -59,13 +60,6 @@ def _opens(process: Process, case: Case) -> bool:
     except WorkerError:
         return False
     return True
-
-
-def _time(process: Process, quiet: Quiet) -> float:
-    value, _ = quiet.measure(
-        lambda: process.ask(protocol.TIME, BUDGET), lambda: process_time(process.pid)
-    )
-    return float(value)
 
 
 def show_queries(points: list[QueryPoint]) -> None:

@@ -12,7 +12,7 @@ from benchmarks import protocol
 from benchmarks.cases import Case
 from benchmarks.oracle import Oracle, ask_oracle
 from benchmarks.processes import Process, WorkerError
-from benchmarks.quiet import process_time
+from benchmarks.quiet import Quiet, process_time
 from benchmarks.results import CaseResult, Outcome
 from benchmarks.roofs import Roofs
 
@@ -27,6 +27,13 @@ class Plan:
     rounds: int
     threads: int
     budget: float = 0.2
+
+
+def time_peer(process: Process, budget: float, quiet: Quiet) -> tuple[float, bool]:
+    """Return the best time of a peer's calls within ``budget`` seconds, and if none disturbed."""
+    return quiet.measure(
+        lambda: process.ask(protocol.TIME, budget), lambda: process_time(process.pid)
+    )
 
 
 class Runner:
@@ -77,10 +84,7 @@ class Runner:
     def _time(self, peer: str, outcome: Outcome) -> None:
         try:
             process = self._process(peer)
-            seconds, quiet = self.quiet.measure(
-                lambda: process.ask(protocol.TIME, self.plan.budget),
-                lambda: process_time(process.pid),
-            )
+            seconds, quiet = time_peer(process, self.plan.budget, self.quiet)
             outcome.seconds.append(seconds)
             outcome.disturbed += not quiet
         except WorkerError as error:

@@ -188,13 +188,12 @@ template <class S>
 inline void observe_largest(Block<S>& b, const Strip<S>& strip, Keys keys, const typename S::Vector* maximum) {
   using T = typename S::Element;
   const T* so_far = strip.numbers.row(kMaximum);
-  T largest[kStrip<S>];
-  for (int v = 0; v < kVectors<S>; ++v) S::store(largest + v * S::width, maximum[v]);
+  T best[kStrip<S>];
+  for (int v = 0; v < kVectors<S>; ++v) S::store(best + v * S::width, maximum[v]);
   for (Index r = 0; r < strip.count; ++r)
-    if (so_far[r] < largest[r])
+    if (so_far[r] < best[r])
       strip.numbers.count(kLargestKey, r) =
-          keys.begin +
-          first_with(largest[r], b.scores + Index(b.where[r]) * kStrip<S> + r, kStrip<S>, Index(b.where[r]));
+          keys.begin + first_with(best[r], b.scores + r, kStrip<S>, Index(b.where[r]));
 }
 
 // What is asked for of the scores and of what is visible.

@@ -42,10 +42,11 @@ inline void largest(const typename S::Element* scores, Index count, typename S::
   }
 }
 
-// The first key of a lane that has its largest score, `scores` being those of the lane from key `where` on, `lanes`
-// apart. What lies behind the last key is read but never chosen. Without a branch: lanes differ.
+// The first key of a lane that has its largest score, from key `where` on; the lane's scores are `lanes` apart. What
+// lies behind the last key is read but never chosen. Without a branch: lanes differ.
 template <class T>
 inline Index first_with(T largest, const T* scores, Index lanes, Index where) {
+  scores += where * lanes;
   Index first = 0;
 #pragma GCC unroll 16
   for (Index k = kNear - 1; k >= 0; --k) first = scores[k * lanes] >= largest ? k : first;

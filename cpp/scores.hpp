@@ -2,7 +2,6 @@
 #pragma once
 
 #include <algorithm>
-#include <limits>
 
 #include "vector_math.hpp"
 #include "visibility.hpp"
@@ -91,12 +90,12 @@ struct RelativeBias {
   // Calls `use(k, bias)` for each of some keys, numbered from 0: what lies within reach, and on either side of it.
   template <class Use>
   void each(Keys keys, Use use) const {
-    const auto within = [&](Index j) { return larger(keys.begin, smaller(keys.end, j)) - keys.begin; };
-    const Index near = within(position - reach), far = within(position + reach + 1);
-    const double* numbers = row + (keys.begin - position);
+    const Index count = keys.end - keys.begin, first = keys.begin - position;
+    const auto within = [&](Index k) { return larger<Index>(0, smaller(count, k)); };
+    const Index near = within(-reach - first), far = within(reach + 1 - first);
     for (Index k = 0; k < near; ++k) use(k, row[-reach]);
-    for (Index k = near; k < far; ++k) use(k, numbers[k]);
-    for (Index k = far; k < keys.end - keys.begin; ++k) use(k, row[reach]);
+    for (Index k = near; k < far; ++k) use(k, row[first + k]);
+    for (Index k = far; k < count; ++k) use(k, row[reach]);
   }
 };
 
@@ -106,15 +105,17 @@ inline void fill_biases(const Arguments& a, Index item, const Row& row, Keys key
   const Index count = keys.end - keys.begin, step = a.bias.column;
   const auto set = [&](Index k, double bias) { biases[k] = as_working<T>(bias * factor); };
   if (!a.rows_biased()) return std::fill(biases, biases + count, T(0));
-  const RelativeBias table(a, row);
-  if (!a.bias.data) return table.each(keys, set);
+  if (!a.bias.data) return RelativeBias(a, row).each(keys, set);
   const char* dense = a.bias.at(item, row.head, row.query) + keys.begin * step;
   with_reader(a.bias, [&](auto reader) {
-    if (!a.relative_table && factor == 1 && sizeof(reader.read(dense)) <= sizeof(T))
-      return copy_row(reader, dense, step, count, biases);
-    for (Index k = 0; k < count; ++k) {
-      const double bias = reader.read(dense + k * step);
-      set(k, a.relative_table ? sum_of_biases(bias, table.at(keys.begin + k)) : bias);
+    if (a.relative_table) {
+      const RelativeBias table(a, row);
+      for (Index k = 0; k < count; ++k)
+        set(k, sum_of_biases(double(reader.read(dense + k * step)), table.at(keys.begin + k)));
+    } else if (factor == 1 && sizeof(reader.read(dense)) <= sizeof(T)) {
+      copy_row(reader, dense, step, count, biases);
+    } else {
+      for (Index k = 0; k < count; ++k) set(k, double(reader.read(dense + k * step)));
     }
   });
 }
@@ -138,8 +139,7 @@ inline void fill_addends(const Arguments& a, Index item, const Row& row, const S
 // A score and what is added to it. -inf hides the key whatever its score is, NaN included.
 template <class S>
 inline typename S::Vector add_or_hide(typename S::Vector score, typename S::Vector addend) {
-  using T = typename S::Element;
-  const auto hidden = S::less(addend, S::set(-std::numeric_limits<T>::max()));
+  const auto hidden = S::less(addend, S::set(Exp2<typename S::Element>::least));
   return S::select(hidden, addend, S::add(score, addend));
 }
 

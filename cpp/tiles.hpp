@@ -267,7 +267,7 @@ template <class S>
 
 // Whether all rows of a whole vector are arrays of such numbers.
 template <class S, class Source>
-inline bool fill_vector(const Strided& operand, const char* const* rows, Index count) {
+inline bool whole_in_place(const Strided& operand, const char* const* rows, Index count) {
   bool all = count >= S::width;
   for (Index r = 0; r < S::width && all; ++r) all = lies_as<Source>(operand, rows[r]);
   return all;
@@ -280,7 +280,7 @@ inline void pack_rows(const Strided& source, const char* const* rows, Index coun
                       typename S::Element factor, typename S::Element* packed, Index lanes) {
   with_type<typename S::Element>(source.type, [&](auto zero) {
     using Source = decltype(zero);
-    const bool in_place = fill_vector<S, Source>(source, rows, count);
+    const bool in_place = whole_in_place<S, Source>(source, rows, count);
     for (Index d = 0; d < width; d += S::width) {
       const Index part = smaller<Index>(S::width, width - d);
       typename S::Vector square[S::width];
@@ -302,7 +302,7 @@ inline void unpack_rows(const typename S::Element* packed, Index lanes, const St
                         Index count, Index width, Each& each) {
   with_type<typename S::Element>(layout.type, [&](auto zero) {
     using Result = decltype(zero);
-    const bool in_place = fill_vector<S, Result>(layout, rows, count);
+    const bool in_place = whole_in_place<S, Result>(layout, rows, count);
     for (Index d = 0; d < width; d += S::width) {
       const Index part = smaller<Index>(S::width, width - d);
       typename S::Vector square[S::width];

@@ -7,7 +7,8 @@
 // moved by a few units in their last places to where roundings cancel best; 1 is kept exact so that 2^0 is 1. n comes
 // from adding a large number whose last bit has the weight 1, and that sum's low bits, moved up, are the exponent of
 // 2^n. Results below the normal range become 0; NaN stays NaN. Where a vector of numbers can be a table of powers, n
-// counts eighths, f is at most 1/16, and c needs only degree 6. `growth` is another c, fitted for least relative error
+// counts eighths, f is at most 1/16, and c needs only degree 6; a result below the normal range may then stay one
+// instead of becoming 0, which all from 2^-1023 down do. `growth` is another c, fitted for least relative error
 // of 2^f - 1.
 #pragma once
 
