@@ -4,7 +4,8 @@
 #include "kernels.hpp"
 
 #include HEADWISE_SIMD
-#include "weights.hpp"
+#include "counting.hpp"
+#include "second_pass.hpp"
 
 namespace headwise {
 namespace {
@@ -26,9 +27,22 @@ void tanh_many(const void* x, void* y, Index n) {
 
 template <class S>
 constexpr TypedKernels typed_kernels() {
-  return {block_rows<S>,      block_scratch<S>,     attend_block<S>, chunk_keys,
-          chunk_scratch<S>,   partial_bytes<S>,     attend_chunk<S>, merge_chunks<S>,
-          weights_scratch<S>, weights_rectangle<S>, exp2_many<S>,    tanh_many<S>};
+  return {block_rows<S>,
+          block_scratch<S>,
+          attend_block<S>,
+          chunk_keys,
+          chunk_scratch<S>,
+          partial_bytes<S>,
+          attend_chunk<S>,
+          merge_chunks<S>,
+          weights_scratch<S>,
+          weights_rectangle<S>,
+          collect_scratch<S>,
+          collect<S>,
+          count_viewers<typename S::Element>,
+          heads_see_alike,
+          exp2_many<S>,
+          tanh_many<S>};
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // The kernels of one instruction set, as a table, and the choice among tables.
 #pragma once
 
-#include "arguments.hpp"
+#include "collection.hpp"
 
 namespace headwise {
 
@@ -21,6 +21,13 @@ struct TypedKernels {
   // kRowMaximum and kRowTotal.
   Index (*weights_scratch)(const Arguments&, Index rows);
   void (*weights)(const Arguments&, const Rectangle&, char* scratch);
+  // The second pass over a band of queries, scratch for a band of so many key/value heads, and how many queries see
+  // each key (viewers[kv_len]) and each distance (pairs[query_len + kv_len - 1], at query - key + kv_len - 1) of one
+  // head; the counts hold zeros at first. The first needs the statistics kRowMaximum and kRowTotal.
+  Index (*collect_scratch)(const Arguments&, const Collection&, Index kv_heads);
+  void (*collect)(const Arguments&, const Collection&, const Band&, char* scratch);
+  void (*count_viewers)(const Arguments&, Index item, Index head, Index* viewers, Index* pairs);
+  bool (*heads_see_alike)(const Arguments&);
   // 2^x for n numbers of at most 0, and tanh x, n a multiple of 64: for the tests of their errors.
   void (*exp2)(const void* x, void* y, Index n);
   void (*tanh)(const void* x, void* y, Index n);

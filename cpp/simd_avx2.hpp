@@ -32,7 +32,8 @@ struct Simd<float> {
   static Vector fma(Vector a, Vector b, Vector c) { return _mm256_fmadd_ps(a, b, c); }
   static Mask less(Vector a, Vector b) { return _mm256_cmp_ps(a, b, _CMP_LT_OQ); }
   static Vector select(Mask m, Vector yes, Vector no) { return _mm256_blendv_ps(no, yes, m); }
-  static Vector max(Vector a, Vector b) { return _mm256_max_ps(a, b); }  // b where either is NaN
+  static unsigned lanes(Mask m) { return unsigned(_mm256_movemask_ps(m)); }  // one bit each
+  static Vector max(Vector a, Vector b) { return _mm256_max_ps(a, b); }      // b where either is NaN
   static Vector abs(Vector a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a); }
   static Vector to_exponent(Vector a) { return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(a), 23)); }
   // Lanes k and k + 2 of each half, both sums, then the halves.
@@ -96,6 +97,7 @@ struct Simd<double> {
   static Vector fma(Vector a, Vector b, Vector c) { return _mm256_fmadd_pd(a, b, c); }
   static Mask less(Vector a, Vector b) { return _mm256_cmp_pd(a, b, _CMP_LT_OQ); }
   static Vector select(Mask m, Vector yes, Vector no) { return _mm256_blendv_pd(no, yes, m); }
+  static unsigned lanes(Mask m) { return unsigned(_mm256_movemask_pd(m)); }  // one bit each
   static Vector max(Vector a, Vector b) { return _mm256_max_pd(a, b); }
   static Vector abs(Vector a) { return _mm256_andnot_pd(_mm256_set1_pd(-0.0), a); }
   static Vector to_exponent(Vector a) { return _mm256_castsi256_pd(_mm256_slli_epi64(_mm256_castpd_si256(a), 52)); }

@@ -32,6 +32,7 @@ struct Simd<float> {
   static Vector fma(Vector a, Vector b, Vector c) { return _mm512_fmadd_ps(a, b, c); }
   static Mask less(Vector a, Vector b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
   static Vector select(Mask m, Vector yes, Vector no) { return _mm512_mask_blend_ps(m, no, yes); }
+  static unsigned lanes(Mask m) { return m; }                            // one bit each
   static Vector max(Vector a, Vector b) { return _mm512_max_ps(a, b); }  // b where either is NaN
   static Vector abs(Vector a) { return _mm512_abs_ps(a); }
   static Vector to_exponent(Vector a) { return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(a), 23)); }
@@ -103,6 +104,7 @@ struct Simd<double> {
   static Vector fma(Vector a, Vector b, Vector c) { return _mm512_fmadd_pd(a, b, c); }
   static Mask less(Vector a, Vector b) { return _mm512_cmp_pd_mask(a, b, _CMP_LT_OQ); }
   static Vector select(Mask m, Vector yes, Vector no) { return _mm512_mask_blend_pd(m, no, yes); }
+  static unsigned lanes(Mask m) { return m; }  // one bit each
   static Vector max(Vector a, Vector b) { return _mm512_max_pd(a, b); }
   static Vector abs(Vector a) { return _mm512_abs_pd(a); }
   static Vector to_exponent(Vector a) { return _mm512_castsi512_pd(_mm512_slli_epi64(_mm512_castpd_si512(a), 52)); }

@@ -31,6 +31,7 @@ struct Simd<float> {
   static Vector fma(Vector a, Vector b, Vector c) { return vfmaq_f32(c, a, b); }
   static Mask less(Vector a, Vector b) { return vcltq_f32(a, b); }
   static Vector select(Mask m, Vector yes, Vector no) { return vbslq_f32(m, yes, no); }
+  static unsigned lanes(Mask m) { return (m[0] & 1) | (m[1] & 2) | (m[2] & 4) | (m[3] & 8); }  // one bit each
   // The larger; b where either is NaN, as on x86.
   static Vector max(Vector a, Vector b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
   static Vector abs(Vector a) { return vabsq_f32(a); }
@@ -74,6 +75,7 @@ struct Simd<double> {
   static Vector fma(Vector a, Vector b, Vector c) { return vfmaq_f64(c, a, b); }
   static Mask less(Vector a, Vector b) { return vcltq_f64(a, b); }
   static Vector select(Mask m, Vector yes, Vector no) { return vbslq_f64(m, yes, no); }
+  static unsigned lanes(Mask m) { return unsigned((m[0] & 1) | (m[1] & 2)); }  // one bit each
   static Vector max(Vector a, Vector b) { return vbslq_f64(vcgtq_f64(a, b), a, b); }
   static Vector abs(Vector a) { return vabsq_f64(a); }
   static Vector to_exponent(Vector a) { return vreinterpretq_f64_u64(vshlq_n_u64(vreinterpretq_u64_f64(a), 52)); }

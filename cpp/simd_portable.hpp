@@ -44,6 +44,11 @@ struct Simd {
   static Vector fma(Vector a, Vector b, Vector c) { return a * b + c; }
   static Mask less(Vector a, Vector b) { return a < b; }
   static Vector select(Mask m, Vector yes, Vector no) { return m ? yes : no; }
+  static unsigned lanes(Mask m) {  // one bit each
+    unsigned bits = 0;
+    for (int k = 0; k < width; ++k) bits |= unsigned(m[k] != 0) << k;
+    return bits;
+  }
   // The larger; b where either is NaN, as on x86.
   static Vector max(Vector a, Vector b) { return a > b ? a : b; }
   static Vector abs(Vector a) { return max(a, -a); }

@@ -28,6 +28,7 @@ struct Scalar {
   static T fma(T a, T b, T c) { return a * b + c; }
   static bool less(T a, T b) { return a < b; }
   static T select(bool m, T yes, T no) { return m ? yes : no; }
+  static unsigned lanes(bool m) { return m; }
   static T max(T a, T b) { return a > b ? a : b; }  // b where either is NaN
   static T abs(T a) { return a < 0 ? -a : a; }
   static T sum(T v) { return v; }

@@ -32,6 +32,7 @@ class Scratch {
     return piece;
   }
   Index used() const { return used_; }
+  bool counts() const { return !base_; }
 
  private:
   char* base_;

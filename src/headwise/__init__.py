@@ -5,7 +5,7 @@ As fast as fused, as visible as eager. Start with `scaled_dot_product_attention`
 apart; `MultiHeadAttention` adds the projections. `headwise.reference` is all of it in plain NumPy.
 """
 
-from headwise import _threadpoolctl, biases, masks, reference, statistics
+from headwise import _threadpoolctl, biases, masks, observers, reference, statistics
 from headwise._threads import get_num_threads, set_num_threads
 from headwise.attention import scaled_dot_product_attention
 from headwise.biases import alibi, alibi_slopes, relative
@@ -41,6 +41,7 @@ __all__ = [
     "multi_head_attention",
     "multi_head_attention_per_head",
     "observe",
+    "observers",
     "prefix",
     "reference",
     "relative",

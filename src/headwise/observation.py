@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator
 from typing import Any, NoReturn
 
 import numpy as np
 
 from headwise import _binding
 from headwise._arrays import Array, dtype_name, like
+from headwise._collecting import Collecting
 from headwise._errors import shape_text
 from headwise._positions import raise_missing_offset
 from headwise._prepare import Prepared, prepare
 from headwise._rectangles import KEPT, Rectangles
 from headwise.attention import run
+from headwise.observers import Observer, Tile
 from headwise.reference import ratio
-from headwise.statistics import STATISTICS, Statistic, resolve
+from headwise.statistics import (
+    SECOND_PASS,
+    STATISTICS,
+    AnyStatistic,
+    SecondPass,
+    Statistic,
+    resolve,
+)
 
 
 class Observation:
@@ -31,9 +41,10 @@ class Observation:
     empty_rows
         ``(..., num_heads)``: how many queries see no key. They count in no mean.
 
-    Each statistic asked for is an attribute of the same shape as `lse`, under its name in
-    `headwise.statistics`. `weights` gives any rectangle of the exact weights; it computes them when
-    it is called, from the query and key that were given, so leave those unchanged until then.
+    Each statistic asked for is an attribute under its name in `headwise.statistics`: of the same
+    shape as `lse`, or as the second pass's statistics say. `weights` gives any rectangle of the
+    exact weights, `run` hands all of them to an observer of your own; both compute them when they
+    are called, from the query and key that were given, so leave those unchanged until then.
     """
 
     def __init__(
@@ -42,12 +53,14 @@ class Observation:
         prepared: Prepared,
         output: Array,
         rows: dict[str, Array],
-        chosen: list[Statistic],
+        chosen: list[AnyStatistic],
     ) -> None:
         self._query = query
         self._prepared = prepared
         self._rows = rows
         self._chosen = {statistic.name: statistic for statistic in chosen}
+        second = [statistic for statistic in chosen if isinstance(statistic, SecondPass)]
+        self._collected = Collecting(prepared, rows, second).run() if second else {}
         self.output = like(query, output)
         self.lse = like(query, rows["lse"])
 
@@ -65,12 +78,15 @@ class Observation:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in self._chosen:
             self._refuse(name)
+        if name in self._collected:
+            return _alike(self._query, self._collected[name])
         return like(self._query, derive(name, self._rows, self._prepared.scoring.sinks))
 
     def _refuse(self, name: str) -> NoReturn:
-        if name not in STATISTICS:
+        known: dict[str, AnyStatistic] = {**STATISTICS, **SECOND_PASS}
+        if name not in known:
             raise AttributeError(f"an observation has no {name!r}")
-        if self._prepared.query_offset is None and STATISTICS[name].positional:
+        if self._prepared.query_offset is None and known[name].positional:
             raise AttributeError(
                 f"{name} was not observed: it depends on positions; call observe with query_offset="
             )
@@ -116,6 +132,43 @@ class Observation:
             self._query, Rectangles(self._prepared, self._rows).select(heads, queries, keys)
         )
 
+    def tiles(self, max_bytes: int = 32 << 20) -> Iterator[Tile]:
+        """Yield the exact weights of all heads, some queries at a time.
+
+        Parameters
+        ----------
+        max_bytes
+            How large the weights of a tile may be; it holds one query at least.
+
+        Examples
+        --------
+        >>> import numpy as np, headwise
+        >>> x = np.zeros((1, 1, 4, 8))
+        >>> seen = headwise.observe(x, x, x, headwise.causal())
+        >>> [float(tile.weights.sum()) for tile in seen.tiles(max_bytes=64)]
+        [2.0, 2.0]
+        """
+        sizes, working = self._prepared.sizes, self._prepared.working_dtype
+        rectangles, keys = Rectangles(self._prepared, self._rows), np.arange(sizes.kv_len)
+        row = math.prod(sizes.scores[:-2]) * sizes.kv_len * working.itemsize
+        together = max(1, max_bytes // max(1, row))
+        offset = self._prepared.query_offset
+        for first in range(0, sizes.query_len, together):
+            queries = np.arange(first, min(first + together, sizes.query_len))
+            weights = rectangles.select(None, queries, None)
+            positions = None if offset is None else np.asarray(offset)[..., None] + queries
+            yield Tile(*_alike(self._query, (weights, queries, keys, positions)))
+
+    def run(self, observer: Observer) -> Any:
+        """Show all exact weights to an observer of your own and return what it saw.
+
+        See `headwise.observers.Observer` for its four verbs and an example.
+        """
+        observer.init(self._prepared.sizes)
+        for tile in self.tiles():
+            observer.update(tile)
+        return observer.finalize()
+
 
 def observe(
     query: Any,
@@ -139,8 +192,9 @@ def observe(
         As in `headwise.scaled_dot_product_attention`.
     statistics
         Names from `headwise.statistics.STATISTICS`, or objects such as
-        ``headwise.statistics.first_weight(4)``. None is all of them, less those that depend on
-        positions where `query_offset` is needed and not given.
+        ``headwise.statistics.first_weight(4)``. None is all row statistics, less those that depend
+        on positions where `query_offset` is needed and not given; ``"all"`` adds those of the
+        second pass (`headwise.statistics.SECOND_PASS`).
 
     Returns
     -------
@@ -155,8 +209,9 @@ def observe(
 
     Notes
     -----
-    The statistics cost one pass: they are kept row by row while the weights stream by, in memory
-    that grows with the number of queries and not with the number of weights.
+    Row statistics cost one pass: they are kept row by row while the weights stream by. Those of the
+    second pass have all scores computed once more, about 55 to 75 % of a plain call. Either way
+    memory grows with the numbers of queries and keys, and not with the number of weights.
 
     Examples
     --------
@@ -181,21 +236,24 @@ def observe(
         num_threads=num_threads,
     )
     chosen = _choose(statistics, prepared)
+    of_rows = [statistic for statistic in chosen if isinstance(statistic, Statistic)]
     wanted = dict.fromkeys(
-        ("lse", *KEPT, *(source for statistic in chosen for source in statistic.sources))
+        ("lse", *KEPT, *(source for statistic in of_rows for source in statistic.sources))
     )
     output = np.empty(prepared.sizes.output, prepared.dtype)
     rows = _row_arrays(list(wanted), prepared)
-    first = max(statistic.first_keys or 1 for statistic in chosen) if chosen else 1
+    first = max((statistic.first_keys or 1 for statistic in of_rows), default=1)
     run(prepared, output, rows, max(1, min(first, prepared.sizes.kv_len)))
     return Observation(query, prepared, output, rows, chosen)
 
 
-def _choose(statistics: Any, prepared: Prepared) -> list[Statistic]:
+def _choose(statistics: Any, prepared: Prepared) -> list[AnyStatistic]:
     known = prepared.query_offset is not None
     if statistics is None:
         return [s for s in STATISTICS.values() if known or not s.positional]
     chosen = resolve(statistics)
+    if isinstance(statistics, str) and statistics == "all":
+        return [s for s in chosen if known or not s.positional]
     for statistic in chosen:
         if statistic.positional and not known:
             raise_missing_offset(prepared.sizes, f"the statistic {statistic.name}")
@@ -224,3 +282,11 @@ def derive(name: str, rows: dict[str, Array], sinks: Array | None) -> Array:
         mean = rows["visible_distance"] / np.maximum(rows["visible_count"], 1)
         return np.asarray(ratio(rows["distance"], mean), rows["distance"].dtype)
     return rows[name]
+
+
+def _alike(x: Any, result: Any) -> Any:
+    """Bring a statistic's arrays to the type of ``x``."""
+    if isinstance(result, tuple):
+        parts = (_alike(x, part) for part in result)
+        return tuple(parts) if type(result) is tuple else type(result)(*parts)
+    return like(x, result) if isinstance(result, np.ndarray) else result

@@ -27,7 +27,6 @@ array([0.  , 0.65, 1.06])
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -37,117 +36,13 @@ from headwise._arrays import to_additive, to_numpy, widen
 from headwise._dense import boolean_mask
 from headwise._lowering import lengths_of
 from headwise._mask_kinds import Mask, query_positions
+from headwise._seen import Reference, ratio
 from headwise.biases import Bias
+
+__all__ = ["Reference", "attention", "ratio"]
 
 Array: TypeAlias = Any  # NumPy arrays; their operators are untyped
 INFINITY = np.inf
-
-
-@dataclass(frozen=True)
-class Reference:
-    """Everything there is to know about one attention call, in full.
-
-    Shapes: ``scores``, ``weights`` and ``visible`` are ``(..., num_heads, query_len, kv_len)``;
-    ``lse`` and every row statistic ``(..., num_heads, query_len)``; ``output`` has ``value_dim`` at
-    the end; ``distances`` broadcasts to the scores.
-    """
-
-    scores: Array  # before the softmax; -inf where a key is not visible
-    visible: Array
-    distances: Array  # position of the query less position of the key
-    weights: Array
-    lse: Array  # with the sink
-    output: Array
-    sinks: Array  # score of each head's sink, (num_heads, 1); -inf for none
-    sink_weight: Array  # what a learned sink takes; 0 without one, and in a row that sees no key
-
-    @property
-    def max_score(self) -> Array:
-        """The largest score of each row; -inf in a row that sees no key, NaN in a row of NaN."""
-        return np.where(np.isnan(self.lse), np.nan, self.scores.max(axis=-1, initial=-INFINITY))
-
-    @property
-    def entropy(self) -> Array:
-        """``-Σ p log p`` in nats: 0 with all weight on one key, log n where n share it evenly.
-
-        A sink is one more outcome.
-        """
-        p = np.concatenate([self.weights, self.sink_weight[..., None]], axis=-1)
-        return 0.0 - (p * np.log(np.where(p > 0, p, 1))).sum(axis=-1)
-
-    @property
-    def normalized_entropy(self) -> Array:
-        """Entropy as a share of an even spread's, ``log n``; 0 with fewer than two outcomes.
-
-        n counts the visible keys, and the sink where there is one.
-        """
-        outcomes = self.visible_count + (self.sinks > -INFINITY)
-        return ratio(self.entropy, np.log(np.maximum(outcomes, 1)))
-
-    @property
-    def max_weight(self) -> Array:
-        """The largest weight of each row."""
-        return self.weights.max(axis=-1, initial=0)
-
-    @property
-    def argmax(self) -> Array:
-        """The first key with the largest weight; -1 in a row that sees no key or is NaN."""
-        if not self.weights.shape[-1]:
-            return np.full(self.lse.shape, -1)
-        return np.where(np.isfinite(self.lse), self.scores.argmax(axis=-1), -1)
-
-    @property
-    def distance(self) -> Array:
-        """How far away the attended keys are, on average."""
-        return (self.weights * abs(self.distances)).sum(axis=-1)
-
-    @property
-    def normalized_distance(self) -> Array:
-        """Distance as a multiple of an even spread's."""
-        mean = self.visible_distance / np.maximum(self.visible_count, 1)
-        return ratio(self.distance, mean)
-
-    @property
-    def self_weight(self) -> Array:
-        """Weight on the query's own position."""
-        return self._weight_at(0)
-
-    @property
-    def previous_weight(self) -> Array:
-        """Weight on the position just before the query's."""
-        return self._weight_at(1)
-
-    @property
-    def next_weight(self) -> Array:
-        """Weight on the position just after the query's."""
-        return self._weight_at(-1)
-
-    @property
-    def first_weight(self) -> Array:
-        """Weight on the first key."""
-        return self.first_weights(1)
-
-    @property
-    def output_norm(self) -> Array:
-        """Length of each output row."""
-        return np.sqrt((self.output**2).sum(axis=-1))
-
-    @property
-    def visible_count(self) -> Array:
-        """How many keys each query may attend to."""
-        return self.visible.sum(axis=-1)
-
-    @property
-    def visible_distance(self) -> Array:
-        """Sum of the distances of the keys that a query may attend to."""
-        return (self.visible * abs(self.distances)).sum(axis=-1)
-
-    def first_weights(self, k: int) -> Array:
-        """Weight on the first ``k`` keys."""
-        return self.weights[..., :k].sum(axis=-1)
-
-    def _weight_at(self, distance: int) -> Array:
-        return (self.weights * (self.distances == distance)).sum(axis=-1)
 
 
 def attention(
@@ -188,7 +83,7 @@ def attention(
         weights, lse, sink_weight = softmax(scores, sinks)
         output = weighted_sum(weights, value, visible)
     distances = query_positions(query_len, offset) - np.arange(kv_len)
-    return Reference(scores, visible, distances, weights, lse, output, sinks, sink_weight)
+    return Reference(scores, visible, distances, weights, lse, output, sinks, sink_weight, value)
 
 
 def as_floats(x: Any, dtype: Any) -> Array:
@@ -319,8 +214,3 @@ def weighted_sum(weights: Array, value: Array, visible: Array) -> Array:
         more = weights[..., j, None] * np.where(strange, value, 0)[..., j, None, :]
         output = output + np.where(visible[..., j, None], more, 0)
     return output.astype(weights.dtype)
-
-
-def ratio(number: Array, norm: Array) -> Array:
-    """Divide; 0 where the norm is 0."""
-    return np.where(norm > 0, number / np.where(norm > 0, norm, 1), 0 * number)

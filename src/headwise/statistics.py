@@ -1,19 +1,51 @@
-"""The row statistics: their names, formulas and meanings, in one place.
+"""The statistics: their names, formulas and meanings, in one place.
 
-Everything that lists statistics reads this table: `headwise.observe`, the error messages, reports
+Everything that lists statistics reads these tables: `headwise.observe`, the error messages, reports
 and pages. For one head, query i and key j: weights ``p_ij``, scores ``s_ij``, ``V_i`` the keys that
-i sees, ``n_i`` their number, ``o_i`` the output row, offset the ``query_offset``. Rows that see no
-key have 0 everywhere, ``argmax`` -1 and ``lse`` -inf, and are left out of every mean.
+i sees, ``n_i`` their number, ``o_i`` the output row, ``v_j`` a value, offset the ``query_offset``.
+Rows that see no key have 0 everywhere, ``argmax`` -1 and ``lse`` -inf, and are left out of every
+mean.
+
+Row statistics (`STATISTICS`) come with the output. Those of the second pass (`SECOND_PASS`) need
+final weights, and with them all scores are computed once more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from headwise._errors import listing
 from headwise._numbers import whole_number
+from headwise._second_pass import (
+    SECOND_PASS,
+    SecondPass,
+    block_map,
+    normalized_offset_mass,
+    offset_mass,
+    stripe,
+    top_keys,
+    value_weighted,
+    window_received,
+)
+
+__all__ = [
+    "SECOND_PASS",
+    "STATISTICS",
+    "AnyStatistic",
+    "SecondPass",
+    "Statistic",
+    "block_map",
+    "first_weight",
+    "normalized_offset_mass",
+    "offset_mass",
+    "resolve",
+    "stripe",
+    "top_keys",
+    "value_weighted",
+    "window_received",
+]
 
 
 @dataclass(frozen=True)
@@ -91,6 +123,7 @@ _TABLE = (
     ),
 )  # fmt: skip
 
+_TAKEN = {"lse", "output", "weights", "empty_rows", "statistics"}
 STATISTICS: dict[str, Statistic] = {statistic.name: statistic for statistic in _TABLE}
 
 
@@ -106,7 +139,10 @@ def first_weight(k: int = 1) -> Statistic:
     return replace(STATISTICS["first_weight"], first_keys=whole_number("k", k, least=1))
 
 
-def resolve(statistics: Any) -> list[Statistic]:
+AnyStatistic: TypeAlias = Statistic | SecondPass
+
+
+def resolve(statistics: Any) -> list[AnyStatistic]:
     """Bring the ``statistics`` argument of `headwise.observe` into a list.
 
     Raises
@@ -114,21 +150,35 @@ def resolve(statistics: Any) -> list[Statistic]:
     ValueError
         For a name that is no statistic.
     TypeError
-        For anything but names and `Statistic` objects.
+        For anything but names and objects of this module.
     """
-    if isinstance(statistics, str | Statistic):
+    if isinstance(statistics, str) and statistics == "all":
+        return [*STATISTICS.values(), *SECOND_PASS.values()]
+    if isinstance(statistics, str | Statistic | SecondPass):
         statistics = (statistics,)
     if not isinstance(statistics, Iterable):
         raise TypeError(f"statistics must be names, got {type(statistics).__name__}")
-    chosen: dict[str, Statistic] = {}
+    chosen: dict[str, AnyStatistic] = {}
     for entry in statistics:
         statistic = _named(entry)
-        if chosen.setdefault(statistic.name, statistic) != statistic:
+        before = chosen.setdefault(statistic.name, statistic)
+        if before is not statistic and not _same(before, statistic):
             raise ValueError(f"statistics names {statistic.name} twice, in different forms")
     return list(chosen.values())
 
 
-def _named(entry: object) -> Statistic:
+def _same(one: AnyStatistic, other: AnyStatistic) -> bool:
+    if isinstance(one, SecondPass) and isinstance(other, SecondPass):
+        values = zip(one.options.items(), other.options.items(), strict=False)
+        return one == other and all(a is b or repr(a) == repr(b) for a, b in values)
+    return one == other
+
+
+def _named(entry: object) -> AnyStatistic:
+    if isinstance(entry, SecondPass):
+        if entry.name in {*STATISTICS, *_TAKEN}:
+            raise ValueError(f"name must be none that an observation has, got {entry.name!r}")
+        return entry
     name = entry.name if isinstance(entry, Statistic) else entry
     if not isinstance(name, str):
         raise TypeError(
@@ -136,8 +186,13 @@ def _named(entry: object) -> Statistic:
         )
     if name == "lse":
         raise ValueError("statistics names 'lse', which every observation has: leave it out")
+    if name in SECOND_PASS:
+        return SECOND_PASS[name]
+    if name == "stripe":
+        raise ValueError("statistics names 'stripe', which needs tokens: statistics.stripe(ids)")
     if name not in STATISTICS:
-        raise ValueError(f"statistics names {name!r}, expected {listing(STATISTICS)}")
+        names = [*STATISTICS, *SECOND_PASS, "all"]
+        raise ValueError(f"statistics names {name!r}, expected {listing(names)}")
     known = STATISTICS[name]
     same = isinstance(entry, Statistic) and replace(entry, first_keys=known.first_keys) == known
     return entry if isinstance(entry, Statistic) and same else known

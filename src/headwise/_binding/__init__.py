@@ -12,6 +12,8 @@ from headwise._errors import listing
 attend: Callable[..., None] = _kernel.attend
 attend_plainly = _kernel.attend_plainly
 weights: Callable[..., None] = _kernel.weights
+collect: Callable[..., None] = _kernel.collect
+count_viewers: Callable[..., None] = _kernel.count_viewers
 apply = _kernel.apply
 instruction_sets = _kernel.instruction_sets
 STATISTICS = {name: number for number, (name, _) in enumerate(_kernel.statistics())}
@@ -19,6 +21,7 @@ COUNTS = frozenset(name for name, is_count in _kernel.statistics() if is_count)
 FEW_ROWS: int = _kernel.FEW_ROWS
 SPLIT_ROWS: int = _kernel.SPLIT_ROWS
 MASK_DEPTH: int = _kernel.MASK_DEPTH
+OFFSET_MARGIN: int = _kernel.OFFSET_MARGIN
 MASK_KINDS = {name: number for number, name in enumerate(_kernel.MASK_KINDS)}
 
 VARIABLE = "HEADWISE_INSTRUCTION_SET"

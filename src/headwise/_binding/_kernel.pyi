@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 FEW_ROWS: int
 SPLIT_ROWS: int
 MASK_DEPTH: int
+OFFSET_MARGIN: int
 MASK_KINDS: tuple[str, ...]
 
 def attend(
@@ -32,6 +33,35 @@ def weights(
     statistics: list[tuple[int, NDArray[Any]]],
     rectangles: NDArray[Any],
     weights: NDArray[Any],
+    num_threads: int,
+    team: bool,
+    instruction_set: str,
+) -> None: ...
+def collect(
+    query: NDArray[Any],
+    key: NDArray[Any],
+    value: NDArray[Any],
+    output: NDArray[Any],
+    mask: list[tuple[Any, ...]],
+    scoring: tuple[Any, ...],
+    query_offset: int | NDArray[Any],
+    statistics: list[tuple[int, NDArray[Any]]],
+    collection: dict[str, Any],
+    num_threads: int,
+    team: bool,
+    instruction_set: str,
+) -> None: ...
+def count_viewers(
+    query: NDArray[Any],
+    key: NDArray[Any],
+    value: NDArray[Any],
+    output: NDArray[Any],
+    mask: list[tuple[Any, ...]],
+    scoring: tuple[Any, ...],
+    query_offset: int | NDArray[Any],
+    statistics: list[tuple[int, NDArray[Any]]],
+    viewers: NDArray[Any],
+    pairs: NDArray[Any],
     num_threads: int,
     team: bool,
     instruction_set: str,

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "parsing.hpp"
+#include "collecting.hpp"
 #include "run.hpp"
 #include "team.hpp"
 
@@ -129,6 +129,30 @@ void py_weights(nb::handle query, nb::handle key, nb::handle value, nb::handle o
   });
 }
 
+void py_collect(nb::handle query, nb::handle key, nb::handle value, nb::handle output, nb::list mask, nb::tuple scoring,
+                nb::handle query_offset, nb::list statistics, const nb::dict& collection, int num_threads, bool team,
+                const std::string& instruction_set) {
+  Parsed parsed(query, key, value, output, mask, scoring, query_offset, statistics, Role::input);
+  require(parsed.a.statistics[kRowMaximum] && parsed.a.statistics[kRowTotal], "row statistics");
+  const Collecting collecting(parsed, collection);
+  run_unlocked(instruction_set, parsed, [&](const Kernels& kernels, ElementType type) {
+    return collect(parsed.a, collecting.c, kernels, type, {num_threads, team});
+  });
+}
+
+void py_count_viewers(nb::handle query, nb::handle key, nb::handle value, nb::handle output, nb::list mask,
+                      nb::tuple scoring, nb::handle query_offset, nb::list statistics, nb::handle viewers,
+                      nb::handle pairs, int num_threads, bool team, const std::string& instruction_set) {
+  Parsed parsed(query, key, value, output, mask, scoring, query_offset, statistics, Role::input);
+  const Arguments& a = parsed.a;
+  const Index heads = a.outer_size * a.num_heads;
+  require(a.query_len > 0 && a.kv_len > 0, "lengths");
+  Counts counts(viewers, heads * a.kv_len), distances(pairs, heads * (a.query_len + a.kv_len - 1));
+  run_unlocked(instruction_set, parsed, [&](const Kernels& kernels, ElementType type) {
+    return count_viewers(parsed.a, counts.numbers(), distances.numbers(), kernels, type, {num_threads, team});
+  });
+}
+
 std::vector<std::string> py_instruction_sets() {
   int count;
   const Kernels* const* tables = built_kernels(&count);
@@ -161,7 +185,7 @@ nb::list py_statistics() {
 // A name by which others find this library among those that are loaded.
 extern "C" [[gnu::visibility("default"), gnu::used]] const char headwise_kernels[] = "headwise";
 
-// Both calls begin with the same arguments.
+// All calls begin with the same arguments.
 template <class Function, class... More>
 void define(nb::module_& m, const char* name, Function function, const char* doc, const More&... more) {
   m.def(name, function, doc, nb::arg("query"), nb::arg("key"), nb::arg("value"), nb::arg("output"), nb::arg("mask"),
@@ -176,6 +200,9 @@ NB_MODULE(_kernel, m) {
   define(m, "attend", &headwise::py_attend, "Writes outputs and row statistics.", nb::arg("first_keys"));
   define(m, "weights", &headwise::py_weights, "Writes the exact weights of rectangles.", nb::arg("rectangles"),
          nb::arg("weights"));
+  define(m, "collect", &headwise::py_collect, "Writes what is collected in a second pass.", nb::arg("collection"));
+  define(m, "count_viewers", &headwise::py_count_viewers,
+         "Writes how many queries see each key, and pairs by distance.", nb::arg("viewers"), nb::arg("pairs"));
   const auto numpy = nb::module_::import_("numpy");
   headwise::array_type = nb::object(numpy.attr("ndarray")).release();
   headwise::empty = nb::object(numpy.attr("empty")).release();
@@ -190,5 +217,6 @@ NB_MODULE(_kernel, m) {
   m.attr("FEW_ROWS") = headwise::kFewRows;
   m.attr("SPLIT_ROWS") = headwise::kSplitRows;
   m.attr("MASK_DEPTH") = headwise::kMaskDepth;
+  m.attr("OFFSET_MARGIN") = headwise::kOffsetMargin;
   m.attr("MASK_KINDS") = nb::make_tuple("band", "ranges", "same", "array", "all_of", "any_of");
 }

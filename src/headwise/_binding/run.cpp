@@ -171,6 +171,37 @@ bool weights(Arguments& a, const Kernels& kernels, ElementType type, const std::
   return job.finished();
 }
 
+// Bands of queries, the last of each item first. Where heads are compared with one another, all go together.
+bool collect(Arguments& a, const Collection& c, const Kernels& kernels, ElementType type, Threads threads) {
+  Job job(a);
+  const TypedKernels& k = kernels.of(type);
+  const Index together = c.products ? a.num_kv_heads : 1, sets = a.num_kv_heads / together;
+  if (work_of(a) < kSerialWork) threads.count = 1;
+  job.for_each(a.outer_size * sets * c.bands, threads, 1, std::size_t(k.collect_scratch(a, c, together)),
+               [&](Index n, char* scratch) {
+                 const Index set = n / c.bands, first = set % sets * together;
+                 k.collect(a, c, {set / sets, first, first + together, c.bands - 1 - n % c.bands}, scratch);
+               });
+  return job.finished();
+}
+
+// Counts one head of each item where all see the same, and copies it.
+bool count_viewers(Arguments& a, Index* viewers, Index* pairs, const Kernels& kernels, ElementType type,
+                   Threads threads) {
+  Job job(a);
+  const TypedKernels& k = kernels.of(type);
+  const Index distances = a.query_len + a.kv_len - 1, counted = k.heads_see_alike(a) ? 1 : a.num_heads;
+  job.for_each(a.outer_size * counted, threads, 1, 64, [&](Index n, char*) {
+    const Index item = n / counted, first = item * a.num_heads + n % counted;
+    k.count_viewers(a, item, n % counted, viewers + first * a.kv_len, pairs + first * distances);
+    for (Index head = first + 1; counted == 1 && head < (item + 1) * a.num_heads; ++head) {
+      std::copy_n(viewers + first * a.kv_len, a.kv_len, viewers + head * a.kv_len);
+      std::copy_n(pairs + first * distances, distances, pairs + head * distances);
+    }
+  });
+  return job.finished();
+}
+
 Unlocked::~Unlocked() {
   while (interpreter_ends()) std::this_thread::sleep_for(std::chrono::hours(1));
   PyEval_RestoreThread(state_);

@@ -34,6 +34,9 @@ struct Threads {
 // Each returns false where it was interrupted: then a Python exception is set in this thread. To be called without
 // the interpreter's lock; takes it now and then to let signal handlers run.
 bool attend(Arguments& a, const Kernels& kernels, ElementType type, Threads threads);
+bool collect(Arguments& a, const Collection& c, const Kernels& kernels, ElementType type, Threads threads);
+bool count_viewers(Arguments& a, Index* viewers, Index* pairs, const Kernels& kernels, ElementType type,
+                   Threads threads);
 bool weights(Arguments& a, const Kernels& kernels, ElementType type, const std::vector<Rectangle>& rectangles,
              Threads threads);
 

@@ -1,0 +1,351 @@
+// The second pass: weights of all keys, once a row's maximum and total are known, go past the collectors.
+//
+//   for each tile of keys
+//     for each strip of queries
+//       for each head                                      (all heads, where pairs of them are compared)
+//         weights = e^(key · query - maximum) / total      [keys][lanes], as in the first pass
+//         received, offsets, blocks, top keys, stripes     collectors.hpp
+//       products of the heads' weights                     similarity.hpp
+//
+// Scores are computed again, in the order of the kernel that found the maximum: with few rows by decode.hpp, and turned
+// to lanes.
+#pragma once
+
+#include "collectors.hpp"
+#include "similarity.hpp"
+#include "weights.hpp"
+
+namespace headwise {
+namespace {
+
+// One head's rows of a strip, and how far their collectors are.
+template <class S>
+struct HeadStrip {
+  using T = typename S::Element;
+  Strip<S> strip;
+  T *maximum, *share;  // of each lane, so that a weight is e^(score - maximum) · share
+  TopKeys<S> top;
+  Index* next;    // [stripes][lanes]
+  double* found;  // [stripes][lanes]
+  bool flawed;    // a row is NaN
+};
+
+// The scratch of some queries of a band's heads. With a null buffer it only counts.
+template <class S>
+struct Gathering {
+  using T = typename S::Element;
+  const Arguments& a;
+  const Collection& c;
+  Band band;
+  Keys queries;
+  const Index heads, strips, tile_keys, weights_size;
+  Scratch scratch;
+  Block<S> b;
+  Index key_size, chunk_size;
+  T* keys;             // tiles that had to be copied, one for each key/value head
+  char* chunks;        // of few rows
+  T* weights;          // [heads][tile_keys + kNear][kStrip]
+  Keys* seen;          // the keys of a tile that a head's rows see
+  HeadStrip<S>* rows;  // [heads][strips]
+  Products<S> products;
+
+  Gathering(const Arguments& arguments, const Collection& collection, const Band& which, Keys some, char* buffer)
+      : a(arguments),
+        c(collection),
+        band(which),
+        queries(some),
+        heads((which.kv_end - which.kv_begin) * a.group()),
+        strips((some.end - some.begin + kStrip<S> - 1) / kStrip<S>),
+        tile_keys(keys_at_once(a, c)),
+        weights_size((tile_keys + kNear) * kStrip<S>),
+        scratch(buffer),
+        b(a, {which.item, which.kv_begin, 0, kStrip<S>},
+          scratch.take<char>(Block<S>(a, {0, 0, 0, kStrip<S>}, nullptr).scratch.used())) {
+    const Index kv_heads = band.kv_end - band.kv_begin;
+    key_size = tile_keys * copied_stride<T>(a.head_dim);
+    chunk_size = few() ? Chunk<S>(a, {0, 0, 0, a.rows()}, nullptr).scratch.used() : 0;
+    keys = scratch.take<T>(kv_heads * key_size);
+    chunks = scratch.take<char>(kv_heads * chunk_size);
+    weights = scratch.take<T>((c.products ? heads : 1) * weights_size);
+    seen = scratch.take<Keys>(heads);
+    rows = scratch.take<HeadStrip<S>>(heads * strips);
+    products = Products<S>::take(scratch, c.products ? heads : 0);
+    const Numbers<T> numbers = Numbers<T>::take(scratch, kStrip<S>);
+    for (Index k = 0; k < heads * strips; ++k) take_rows(k, numbers);
+  }
+
+  bool few() const { return a.rows() < kFewRows; }
+  HeadStrip<S>& at(Index head, Index strip) const { return rows[head * strips + strip]; }
+  T* weights_of(Index head) const { return weights + (c.products ? head : 0) * weights_size; }
+  Index head_of(Index k) const { return band.kv_begin * a.group() + k; }
+  Index kv_head_of(Index k) const { return band.kv_begin + k / a.group(); }
+  Chunk<S> chunk_of(Index kv_head) const {
+    return Chunk<S>(a, {band.item, kv_head, 0, a.rows()}, chunks + (kv_head - band.kv_begin) * chunk_size);
+  }
+
+  // Keys of a tile: fewer where the weights of all heads are kept, so that these stay in the second cache.
+  static Index keys_at_once(const Arguments& a, const Collection& c) {
+    if (!c.products) return kTileKeys;
+    const Index room = (256 << 10) / (a.num_heads * kStrip<S> * Index(sizeof(T)));
+    return larger<Index>(32, smaller(kTileKeys, room / 32 * 32));
+  }
+
+  // Strips of each head: as many as keep their queries in the second cache.
+  static Index strips_at_once(const Arguments& a, const Collection& c) {
+    const Index heads = c.products ? a.num_heads : a.group();
+    const Index strip = larger<Index>(1, heads * a.head_dim) * kStrip<S> * Index(sizeof(T));
+    return larger<Index>(1, smaller<Index>(kMaxStrips, (256 << 10) / strip));
+  }
+
+ private:
+  void take_rows(Index k, const Numbers<T>& numbers) {
+    Row* described = scratch.take<Row>(kStrip<S>);
+    T* query = scratch.take<T>(few() ? 0 : a.head_dim * kStrip<S>);
+    T *maximum = scratch.take<T>(kStrip<S>), *share = scratch.take<T>(kStrip<S>);
+    const auto top = TopKeys<S>::take(scratch, c.top);
+    Index* next = scratch.take<Index>(c.stripe_count * kStrip<S>);
+    double* found = scratch.take<double>(c.stripe_count * kStrip<S>);
+    if (scratch.counts()) return;
+    const Index first = queries.begin + k % strips * kStrip<S>;
+    const Index count = smaller<Index>(kStrip<S>, queries.end - first);
+    for (Index r = 0; r < count; ++r) describe_row(a, band.item, {head_of(k / strips), first + r}, described[r]);
+    rows[k] = {
+        {described, count, {}, {}, true, false, query, nullptr, numbers}, maximum, share, top, next, found, false};
+  }
+};
+
+// The place of a head's row in an array (outer, num_heads, query_len).
+template <class S>
+inline Index place_of_row(const Gathering<S>& g, const HeadStrip<S>& h, Index r) {
+  return place_of(g.a, g.band.item, h.strip.rows[r]);
+}
+
+template <class S>
+inline void begin_head(const Gathering<S>& g, HeadStrip<S>& h) {
+  using T = typename S::Element;
+  if (!g.few()) begin_strip<S>(g.a, g.b.units, g.band.item, h.strip);
+  h.top.init();
+  for (Index r = 0; r < kStrip<S>; ++r) h.maximum[r] = h.share[r] = 0;
+  for (Index r = 0; r < h.strip.count; ++r) {
+    const Row& row = h.strip.rows[r];
+    const Final<T> end(g.a, g.band.item, row);
+    h.maximum[r] = end.maximum;
+    h.share[r] = 1 / end.total;
+    h.flawed |= !(h.share[r] >= 0 && end.maximum == end.maximum);
+    for (Index s = 0; s < g.c.stripe_count; ++s) {
+      h.next[s * kStrip<S> + r] = g.c.stripes[s].first[g.band.item * g.a.query_len + row.query];
+      h.found[s * kStrip<S> + r] = 0;
+    }
+  }
+}
+
+// Scores become weights, in place.
+template <class S>
+inline void weigh_lanes(const Gathering<S>& g, const HeadStrip<S>& h, typename S::Element* scores, Index count) {
+  using V = typename S::Vector;
+  const Exponent<S> exponent(g.b.units.exponent);
+  V maximum[kVectors<S>], share[kVectors<S>];
+  for (int v = 0; v < kVectors<S>; ++v) {
+    maximum[v] = S::load(h.maximum + v * S::width);
+    share[v] = S::load(h.share + v * S::width);
+  }
+  for (Index k = 0; k < count; ++k)
+    for (int v = 0; v < kVectors<S>; ++v, scores += S::width) {
+      const V below = exponent.clip(S::sub(S::load(scores), maximum[v]));
+      S::store(scores, S::mul(exp2<S>(below, exponent), share[v]));
+    }
+}
+
+// In a row that is NaN the hidden keys are not.
+template <class S, class SeenOf>
+inline void clear_hidden(const Gathering<S>& g, const HeadStrip<S>& h, Keys keys, typename S::Element* weights,
+                         SeenOf seen_of) {
+  using T = typename S::Element;
+  T addends[kTileKeys];
+  for (Index r = 0; r < h.strip.count; ++r) {
+    fill_addends(g.a, g.band.item, h.strip.rows[r], seen_of(r), keys, 1, addends);
+    for (Index k = 0; k < keys.end - keys.begin; ++k)
+      if (addends[k] == -T(__builtin_inf())) weights[k * kStrip<S> + r] = 0;
+  }
+}
+
+// The weights of a head's strip on the keys of a tile that any of its rows sees, from `weights` on, where the tile
+// begins. Returns these keys.
+template <class S>
+inline Keys weigh_strip_of(Gathering<S>& g, const HeadStrip<S>& h, Keys tile, Tile<typename S::Element> key,
+                           typename S::Element* weights) {
+  const View<S> view = view_tile(g.b, h.strip, tile);
+  const Index skipped = view.keys.begin - tile.begin, count = view.keys.end - view.keys.begin;
+  if (view.keys.empty()) return view.keys;
+  g.b.scores = weights + skipped * kStrip<S>;
+  typename S::Vector maximum[kVectors<S>];
+  score_visible<S>(g.b, h.strip, view, {key.data + skipped * key.stride, key.stride}, maximum);
+  weigh_lanes(g, h, g.b.scores, count);
+  if (h.flawed) clear_hidden(g, h, view.keys, g.b.scores, [&](Index r) { return view.of(r); });
+  return view.keys;
+}
+
+// The same of few rows: all rows of a key/value head were scored at once.
+template <class S>
+inline Keys weigh_rows_of(const Gathering<S>& g, const HeadStrip<S>& h, Index head, Keys tile,
+                          typename S::Element* weights) {
+  const Chunk<S> chunk = g.chunk_of(g.kv_head_of(head));
+  const Index first = head % g.a.group() * g.a.query_len + h.strip.rows[0].query;
+  const Keys keys{tile.begin, seen_keys(chunk.seen, chunk.count).end};
+  if (keys.empty()) return keys;
+  const Index count = keys.end - keys.begin;
+  for (Index r = 0; r < kStrip<S>; ++r)
+    for (Index k = 0; k < count; ++k)
+      weights[k * kStrip<S> + r] = r < h.strip.count ? chunk.scores.row(first + r)[k] : 0;
+  weigh_lanes(g, h, weights, count);
+  if (h.flawed) clear_hidden(g, h, keys, weights, [&](Index r) { return chunk.seen[first + r]; });
+  return keys;
+}
+
+template <class S>
+inline void collect_head(const Gathering<S>& g, const HeadStrip<S>& h, Index head, const StripWeights<S>& w) {
+  using T = typename S::Element;
+  const Arguments& a = g.a;
+  const Collection& c = g.c;
+  const Index place = g.band.item * a.num_heads + head, banded = place * c.bands + g.band.number;
+  const auto part = [](void* array, Index from) { return static_cast<T*>(array) + from; };
+  if (c.received) collect_received<S>(w, nullptr, part(c.received, banded * a.kv_len));
+  if (c.recent && c.recent_from[place] < w.queries.end) {
+    const Chosen<S> chosen(w.queries, {c.recent_from[place], w.queries.end});
+    collect_received<S>(w, &chosen, part(c.recent, banded * a.kv_len));
+  }
+  if (c.offsets) {
+    const Index first = w.queries.begin - g.band.number * c.band_queries;
+    collect_offsets<S>(
+        w, part(c.offsets, banded * c.offsets_size(a)) + kOffsetMargin + first - w.keys.begin + a.kv_len - 1);
+  }
+  if (c.block_sums) {
+    const Index blocks =
+        (a.query_len + c.block_queries - 1) / c.block_queries * ((a.kv_len + c.block_keys - 1) / c.block_keys);
+    collect_blocks<S>(a, c, w, part(c.block_sums, place * blocks), part(c.block_maxima, place * blocks));
+  }
+  if (c.top) collect_top<S>(w, h.top);
+  for (Index s = 0; s < c.stripe_count; ++s)
+    for (Index r = 0; r < h.strip.count; ++r) {
+      const Index query = g.band.item * a.query_len + w.queries.begin + r;
+      collect_stripe<S>(w, r, c.stripes[s].keys + g.band.item * a.kv_len, c.stripes[s].last[query],
+                        h.next[s * kStrip<S> + r], h.found[s * kStrip<S> + r]);
+    }
+}
+
+// The products of all heads' weights, over the keys that any of them sees.
+template <class S>
+inline void collect_products(const Gathering<S>& g, Keys tile) {
+  using T = typename S::Element;
+  Keys all{0, 0};
+  for (Index head = 0; head < g.heads; ++head) all = hull(all, g.seen[head]);
+  const auto clear = [&](Index head, Index begin, Index end) {
+    T* weights = g.weights_of(head);
+    if (begin < end)
+      std::fill(weights + (begin - tile.begin) * kStrip<S>, weights + (end - tile.begin) * kStrip<S>, T(0));
+  };
+  for (Index head = 0; head < g.heads; ++head) {
+    const Keys own = g.seen[head].empty() ? Keys{all.end, all.end} : g.seen[head];
+    clear(head, all.begin, own.begin);
+    clear(head, own.end, all.end);
+  }
+  g.products.add(g.weights + (all.begin - tile.begin) * kStrip<S>, g.weights_size, (all.end - all.begin) * kVectors<S>);
+}
+
+template <class S>
+inline void collect_strip(Gathering<S>& g, Index strip, Keys tile, const Tile<typename S::Element>* keys, Index last) {
+  for (Index head = 0; head < g.heads; ++head) {
+    const HeadStrip<S>& h = g.at(head, strip);
+    const Index kv = head / g.a.group();
+    typename S::Element* weights = g.weights_of(head);
+    if (strip == 0 && head % g.a.group() == 0) {
+      g.b.ahead = {};
+      g.b.ahead.add(rows_ahead(g.a.key, {g.band.item, g.kv_head_of(head), 0, 0},
+                               {tile.end, smaller(tile.end + g.tile_keys, last)}, g.a.head_dim));
+    }
+    g.seen[head] =
+        g.few() ? weigh_rows_of<S>(g, h, head, tile, weights) : weigh_strip_of<S>(g, h, tile, keys[kv], weights);
+    if (g.seen[head].empty()) continue;
+    const Index first = h.strip.rows[0].query;
+    collect_head<S>(
+        g, h, g.head_of(head),
+        {weights + (g.seen[head].begin - tile.begin) * kStrip<S>, {first, first + h.strip.count}, g.seen[head]});
+  }
+  if (g.c.products) collect_products<S>(g, tile);
+}
+
+// Scores of all rows of a key/value head against a tile, where there are few.
+template <class S>
+inline void score_few_rows(const Gathering<S>& g, Index kv_head, Keys tile) {
+  Chunk<S> chunk = g.chunk_of(kv_head);
+  if (tile.begin == 0) begin_rows(chunk);
+  const Keys keys = view_rows(chunk, tile);
+  if (!keys.empty()) score_visible_rows(chunk, keys, run_ahead(chunk, g.a.key, keys.end, g.a.head_dim));
+}
+
+// Some queries of a band's heads against all keys.
+template <class S>
+inline void collect_queries(Gathering<S>& g, Tile<typename S::Element>* tiles) {
+  const Arguments& a = g.a;
+  Keys visible{0, 0};
+  for (Index k = 0; k < g.heads * g.strips; ++k) {
+    begin_head<S>(g, g.rows[k]);
+    visible = hull(visible, visible_keys(g.rows[k].strip.rows, g.rows[k].strip.count));
+  }
+  for (Index begin = g.few() ? 0 : visible.begin / g.tile_keys * g.tile_keys; begin < visible.end && !a.stop();
+       begin += g.tile_keys) {
+    const Keys tile{begin, smaller(begin + g.tile_keys, visible.end)};
+    for (Index kv = g.band.kv_begin; kv < g.band.kv_end; ++kv) {
+      if (g.few()) {
+        score_few_rows(g, kv, tile);
+      } else {
+        tiles[kv - g.band.kv_begin] = load_tile<S>(a.key, a.key.at(g.band.item, kv, tile.begin), tile.end - tile.begin,
+                                                   a.head_dim, true, g.keys + (kv - g.band.kv_begin) * g.key_size);
+      }
+    }
+    for (Index strip = 0; strip < g.strips; ++strip) collect_strip<S>(g, strip, tile, tiles, visible.end);
+  }
+}
+
+// What is written once a row has seen all keys, and once a band has.
+template <class S>
+inline void end_queries(const Gathering<S>& g) {
+  using T = typename S::Element;
+  for (Index s = 0; s < g.c.stripe_count; ++s)
+    for (Index k = 0; k < g.heads * g.strips; ++k)
+      for (Index r = 0; r < g.rows[k].strip.count; ++r)
+        static_cast<T*>(g.c.stripes[s].out)[place_of_row(g, g.rows[k], r)] = T(g.rows[k].found[s * kStrip<S> + r]);
+  for (Index k = 0; g.c.top && k < g.heads * g.strips; ++k)
+    for (Index r = 0; r < g.rows[k].strip.count; ++r) {
+      const Index place = place_of_row(g, g.rows[k], r) * g.c.top;
+      g.rows[k].top.leave(r, static_cast<T*>(g.c.top_weights) + place, g.c.top_keys + place);
+    }
+  if (!g.c.products) return;
+  double* products = g.c.products + (g.band.item * g.c.bands + g.band.number) * g.a.num_heads * g.a.num_heads;
+  g.products.leave(products);
+}
+
+template <class S>
+inline void collect(const Arguments& a, const Collection& c, const Band& band, char* buffer) {
+  Scratch scratch(buffer);
+  auto* tiles = scratch.take<Tile<typename S::Element>>(band.kv_end - band.kv_begin);
+  const Index begin = band.number * c.band_queries, end = smaller(begin + c.band_queries, a.query_len);
+  const Index together = Gathering<S>::strips_at_once(a, c) * kStrip<S>;
+  for (Index first = begin; first < end && !a.stop(); first += together) {
+    Gathering<S> g(a, c, band, {first, smaller(first + together, end)}, buffer + scratch.used());
+    collect_queries<S>(g, tiles);
+    if (!a.stop()) end_queries<S>(g);
+  }
+}
+
+// Scratch for a band of so many key/value heads.
+template <class S>
+inline Index collect_scratch(const Arguments& a, const Collection& c, Index kv_heads) {
+  Scratch scratch(nullptr);
+  scratch.take<Tile<typename S::Element>>(kv_heads);
+  const Index together = smaller(Gathering<S>::strips_at_once(a, c) * kStrip<S>, c.band_queries);
+  return scratch.used() + Gathering<S>(a, c, {0, 0, kv_heads, 0}, {0, together}, nullptr).scratch.used();
+}
+
+}  // namespace
+}  // namespace headwise

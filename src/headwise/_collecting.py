@@ -1,0 +1,342 @@
+"""The second pass: what the kernels collect, and what becomes of it.
+
+Queries are cut into bands. Each band has sums of its own, and these are added up in their order, so
+that results have the same bits with any number of threads.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from headwise import _binding
+from headwise._arrays import Array, to_numpy, widen
+from headwise._errors import shape_text
+from headwise._prepare import Prepared
+from headwise._rectangles import KEPT
+from headwise._second_pass import SecondPass
+from headwise._shapes import FAR, broadcasts
+from headwise.attention import kernel_arguments
+
+_LEAST_BAND = 128  # queries; shorter ones would cost more than they share out
+_BANDS = 16
+_PARTIAL_BYTES = 1 << 29  # sums of all bands together
+
+
+class OffsetMass(NamedTuple):
+    """Weights by distance ``i + offset - j``, positive where the key lies before the query.
+
+    ``mass`` is ``(..., num_heads, distances)``; entry k holds the distances from ``first[k]`` to
+    ``last[k]``.
+    """
+
+    mass: Any
+    first: Any
+    last: Any
+
+
+class BlockMap(NamedTuple):
+    """Mean and largest weight of each block, ``(..., num_heads, rows, columns)``, and its size.
+
+    The mean is over the block's keys and those of its queries that see a key at all.
+    """
+
+    mean: Any
+    max: Any
+    block_queries: int
+    block_keys: int
+
+
+class TopKeys(NamedTuple):
+    """The largest weights of each query, ``(..., num_heads, query_len, k)``, and their keys."""
+
+    weights: Any
+    keys: Any
+
+
+class Collecting:
+    """One second pass: asks for what the chosen statistics need, and makes them from it."""
+
+    def __init__(self, prepared: Prepared, rows: dict[str, Array], chosen: list[SecondPass]):
+        self.prepared = prepared
+        self.sizes = prepared.sizes
+        self.rows = rows
+        self.chosen = chosen
+        self.names = {statistic.name: statistic for statistic in chosen}
+        self.items = int(np.prod(self.sizes.outer))
+        self.raw: dict[str, Any] = {}
+        self.counts: dict[str, Array] = {}
+
+    def run(self) -> dict[str, Any]:
+        """Run the kernel and return each statistic under its name."""
+        self._ask()
+        if self.items * self.sizes.heads * self.sizes.query_len * self.sizes.kv_len:
+            self._collect()
+        return {statistic.name: self._make(statistic) for statistic in self.chosen}
+
+    # ---- what is asked for
+
+    def _needs(self, *names: str) -> bool:
+        return any(name in self.names for name in names)
+
+    def _zeros(self, *shape: int, dtype: Any = None) -> Array:
+        return np.zeros((self.items, *shape), dtype or self.prepared.working_dtype)
+
+    def _ask(self) -> None:
+        heads, queries, keys = self.sizes.heads, self.sizes.query_len, self.sizes.kv_len
+        raw = self.raw
+        if "block_map" in self.names:
+            options = self.names["block_map"].options
+            raw["block_queries"] = max(1, -(-queries // options["rows"]))
+            raw["block_keys"] = max(1, -(-keys // options["columns"]))
+            shape = (heads, -(-queries // raw["block_queries"]), -(-keys // raw["block_keys"]))
+            raw["block_sums"], raw["block_maxima"] = self._zeros(*shape), self._zeros(*shape)
+        raw["band_queries"] = self._band()
+        bands = -(-queries // raw["band_queries"])
+        if self._needs("received", "normalized_received", "value_weighted"):
+            raw["received"] = self._zeros(heads, bands, keys)
+        if "window_received" in self.names:
+            raw["recent"] = self._zeros(heads, bands, keys)
+            raw["recent_from"] = self._recent_from(self.names["window_received"].options["w"])
+        if self._needs("offset_mass", "normalized_offset_mass"):
+            length = raw["band_queries"] + keys - 1 + 2 * _binding.OFFSET_MARGIN
+            raw["offsets"] = self._zeros(heads, bands, length)
+        if "head_similarity" in self.names:
+            raw["products"] = self._zeros(bands, heads, heads, dtype=np.float64)
+        if "top_keys" in self.names:
+            k = raw["top"] = self.names["top_keys"].options["k"]
+            raw["top_weights"] = self._zeros(heads, queries, k)
+            raw["top_keys"] = self._zeros(heads, queries, k, dtype=np.int64) - 1
+        stripes = [s for s in self.chosen if "target_ids" in s.options]
+        if stripes:
+            raw["stripes"] = [self._stripe(statistic) for statistic in stripes]
+
+    def _band(self) -> int:
+        """Return how many queries are in a band: whole blocks of a map."""
+        queries, keys = self.sizes.query_len, self.sizes.kv_len
+        row = self.items * self.sizes.heads * (queries + 3 * keys) * 4
+        bands = max(1, min(_BANDS, _PARTIAL_BYTES // max(1, row)))
+        least, block = max(_LEAST_BAND, -(-queries // bands)), self.raw.get("block_queries", 1)
+        return max(1, -(-least // int(block)) * int(block))
+
+    def _recent_from(self, w: int) -> Array:
+        """Return the first of the last ``w`` queries that see a key, for each head."""
+        seen = ~np.isneginf(self._per_head(self.rows["lse"]))
+        left = np.cumsum(seen[..., ::-1], axis=-1)[..., ::-1]
+        return np.ascontiguousarray(np.count_nonzero(left > w, axis=-1), np.int64)
+
+    def _stripe(self, statistic: SecondPass) -> tuple[Array, ...]:
+        """Return, for each query, where the keys with its token are, up to its own position."""
+        queries, keys = self.sizes.query_len, self.sizes.kv_len
+        target = self._ids(statistic, "target_ids", queries)
+        source = self._ids(statistic, "source_ids", keys)
+        shift = statistic.options["shift"]
+        ranks = np.unique(np.concatenate([target, source], axis=None), return_inverse=True)[1]
+        target_ranks = ranks[: target.size].reshape(target.shape)
+        source_ranks = ranks[target.size :].reshape(source.shape)
+        shifted = np.full(source.shape, -1)  # of no query
+        inner = slice(max(0, -shift), max(0, min(keys, keys - shift)))
+        looked_up = slice(inner.start + shift, inner.stop + shift)
+        if inner.stop > inner.start:
+            shifted[:, inner] = source_ranks[:, looked_up]
+        order = np.argsort(shifted, axis=-1, kind="stable")
+        places = np.take_along_axis(shifted, order, -1) * keys + order  # ascending
+        own = np.clip(self._positions(), -1, keys - 1)
+        first, last = (np.empty(target.shape, np.int64) for _ in range(2))
+        for item in range(self.items):
+            ends = target_ranks[item] * keys
+            first[item] = np.searchsorted(places[item], ends)
+            last[item] = np.searchsorted(places[item], ends + own[item], side="right")
+        return order, first, last, self._zeros(self.sizes.heads, queries)
+
+    def _ids(self, statistic: SecondPass, name: str, length: int) -> Array:
+        ids = to_numpy(name, statistic.options[name])
+        if ids.dtype.kind not in "iu":
+            raise TypeError(f"{name} of {statistic.name} must be whole numbers, got {ids.dtype}")
+        shape = (*self.sizes.outer, length)
+        if not broadcasts(ids.shape, shape):
+            raise ValueError(
+                f"{name} of {statistic.name} must have shape (..., length) = {shape_text(shape)}, "
+                f"got {shape_text(ids.shape)}"
+            )
+        return np.ascontiguousarray(np.broadcast_to(ids, shape)).reshape(self.items, length)
+
+    def _offsets(self) -> Array:
+        """Return where query 0 stands, for each item."""
+        offset = self.prepared.query_offset
+        return np.broadcast_to(np.reshape(0 if offset is None else offset, -1), self.items)
+
+    def _positions(self) -> Array:
+        return self._offsets()[:, None] + np.arange(self.sizes.query_len)
+
+    # ---- the kernels
+
+    def _arguments(self) -> list[Any]:
+        p = self.prepared
+        shape = np.broadcast_to(np.empty((), p.dtype), p.sizes.output)
+        return kernel_arguments(p, shape, {name: self.rows[name] for name in KEPT})
+
+    def _collect(self) -> None:
+        how = (*self.prepared.threads, _binding.instruction_set())
+        if self.raw.keys() - {"band_queries"}:
+            _binding.collect(*self._arguments(), self.raw, *how)
+        if self._needs("normalized_received", "viewer_count", "normalized_offset_mass"):
+            heads, queries, keys = self.sizes.heads, self.sizes.query_len, self.sizes.kv_len
+            viewers = self._zeros(heads, keys, dtype=np.int64)
+            pairs = self._zeros(heads, queries + keys - 1, dtype=np.int64)
+            _binding.count_viewers(*self._arguments(), viewers, pairs, *how)
+            self.counts = {"viewers": viewers, "pairs": pairs}
+
+    # ---- what becomes of it
+
+    def _make(self, statistic: SecondPass) -> Any:
+        if "target_ids" in statistic.options:
+            stripes = [s.name for s in self.chosen if "target_ids" in s.options]
+            return self._shaped(self.raw["stripes"][stripes.index(statistic.name)][3])
+        return getattr(self, f"_{statistic.name}")(**statistic.options)
+
+    def _per_head(self, array: Array) -> Array:
+        return array.reshape(self.items, self.sizes.heads, *array.shape[-1:])
+
+    def _shaped(self, array: Array) -> Array:
+        """Bring ``(items, heads, ...)`` to the outer dimensions of the call."""
+        return array.reshape(*self.sizes.rows[:-1], *array.shape[2:])
+
+    def _working(self, array: Array) -> Array:
+        return np.asarray(array, self.prepared.working_dtype)
+
+    def _count(self, name: str, length: int) -> Array:
+        if name in self.counts:
+            return self.counts[name]
+        return self._zeros(self.sizes.heads, length, dtype=np.int64)
+
+    def _summed(self, name: str) -> Array:
+        return np.asarray(self.raw[name].sum(axis=2, dtype=np.float64))
+
+    def _viewers(self) -> Array:
+        return self._count("viewers", self.sizes.kv_len)
+
+    def _received(self) -> Array:
+        return self._working(self._shaped(self._summed("received")))
+
+    def _normalized_received(self) -> Array:
+        mean = self._summed("received") / np.maximum(self._viewers(), 1)
+        return self._working(self._shaped(mean))
+
+    def _viewer_count(self) -> Array:
+        return self._shaped(self._viewers())
+
+    def _window_received(self, w: int) -> Array:  # noqa: ARG002 asked for above
+        return self._working(self._shaped(self._summed("recent")))
+
+    def _value_weighted(self, projection: Any) -> Array:
+        lengths = value_lengths(self.prepared, projection)
+        return self._working(self._shaped(self._summed("received")) * lengths)
+
+    def _mass(self) -> tuple[Array, Array]:
+        """Return ``(items, heads, distances)`` of all distances, and the same of the pairs."""
+        offsets, band = self.raw["offsets"], self.raw["band_queries"]
+        queries, keys = self.sizes.query_len, self.sizes.kv_len
+        distances = max(0, queries + keys - 1) if queries and keys else 0
+        mass = self._zeros(self.sizes.heads, distances, dtype=np.float64)
+        for n in range(offsets.shape[2] if distances else 0):
+            length = min(band, queries - n * band) + keys - 1
+            begin = _binding.OFFSET_MARGIN
+            mass[..., n * band : n * band + length] += offsets[:, :, n, begin : begin + length]
+        return mass, self._count("pairs", distances)
+
+    def _by_distance(self, bins: str) -> tuple[Array, Array, Array, Array]:
+        """Return mass and pairs in each class of distances, and the classes' ends."""
+        mass, pairs = self._mass()
+        first = self._offsets() - (self.sizes.kv_len - 1)
+        lowest, spread = int(first.min(initial=FAR)), int(np.ptp(first)) if first.size else 0
+        if first.size == 0 or not mass.shape[-1]:
+            lowest = 0
+        elif spread:  # items stand at different places: on a common axis
+            mass, pairs = (_on_common_axis(x, first - lowest, spread) for x in (mass, pairs))
+        distances = lowest + np.arange(mass.shape[-1])
+        if bins == "all" or not len(distances):
+            return mass, pairs, distances, distances
+        classes = _distance_class(distances)
+        starts = np.flatnonzero(np.diff(classes, prepend=classes[0] - 1))
+        ends = [_class_ends(int(c)) for c in classes[starts]]
+        summed = (np.add.reduceat(x, starts, axis=-1) for x in (mass, pairs))
+        return (*summed, *(np.array(x) for x in zip(*ends, strict=True)))  # type: ignore[return-value]
+
+    def _offset_mass(self, bins: str) -> OffsetMass:
+        mass, _, first, last = self._by_distance(bins)
+        return OffsetMass(self._working(self._shaped(mass)), first, last)
+
+    def _normalized_offset_mass(self, bins: str) -> OffsetMass:
+        mass, pairs, first, last = self._by_distance(bins)
+        mean = mass / np.maximum(pairs, 1)
+        return OffsetMass(self._working(self._shaped(mean)), first, last)
+
+    def _block_map(self, rows: int, columns: int) -> BlockMap:  # noqa: ARG002 asked for above
+        queries, keys = self.raw["block_queries"], self.raw["block_keys"]
+        seen = ~np.isneginf(self._per_head(self.rows["lse"]))
+        sums, maxima = self.raw["block_sums"], self.raw["block_maxima"]
+        if sums.size:
+            in_row = np.add.reduceat(
+                seen, np.arange(0, seen.shape[-1], queries), axis=-1, dtype=int
+            )
+            starts = np.arange(0, self.sizes.kv_len, keys)
+            in_column = np.diff([*starts, self.sizes.kv_len])
+            sums = sums / np.maximum(in_row[..., None] * in_column, 1)
+        mean = self._working(self._shaped(sums))
+        return BlockMap(mean, self._shaped(maxima), queries, keys)
+
+    def _top_keys(self, k: int) -> TopKeys:  # noqa: ARG002 asked for above
+        weights, keys = self.raw["top_weights"], self.raw["top_keys"]
+        weights[np.isnan(self._per_head(self.rows["lse"]))] = np.nan
+        return TopKeys(self._shaped(weights), self._shaped(keys))
+
+    def _head_similarity(self) -> Array:
+        upper = self.raw["products"].sum(axis=1)
+        products = np.triu(upper) + np.swapaxes(np.triu(upper, 1), -1, -2)
+        lengths = np.sqrt(np.diagonal(products, axis1=-2, axis2=-1))
+        norm = lengths[..., :, None] * lengths[..., None, :]
+        cosine = np.divide(products, norm, out=np.zeros_like(products), where=norm != 0)
+        return self._working(cosine.reshape(*self.sizes.outer, *cosine.shape[-2:]))
+
+
+def _on_common_axis(array: Array, shifts: Array, spread: int) -> Array:
+    wide = np.zeros((*array.shape[:-1], array.shape[-1] + spread), array.dtype)
+    for item, shift in enumerate(shifts):
+        wide[item, :, shift : shift + array.shape[-1]] = array[item]
+    return wide
+
+
+def _distance_class(distances: Array) -> Array:
+    """Return the number of each class: 0, 1, 2, 3 to 4, 5 to 8 and so on; negative ahead."""
+    size = abs(distances)
+    number = np.where(size > 0, np.frexp(np.maximum(size, 1) - 1)[1] + 1, 0)
+    return np.sign(distances) * number
+
+
+def _class_ends(number: int) -> tuple[int, int]:
+    size = abs(number)
+    nearest, farthest = (size, size) if size < 3 else ((1 << (size - 2)) + 1, 1 << (size - 1))
+    return (nearest, farthest) if number >= 0 else (-farthest, -nearest)
+
+
+def value_lengths(prepared: Prepared, projection: Any) -> Array:
+    """Return ``‖v_j W_O‖`` of every head and key, or ``‖v_j‖``: ``(..., num_heads, kv_len)``."""
+    sizes, working = prepared.sizes, prepared.working_dtype
+    value = widen(prepared.value)
+    kv_heads = value.shape[-3] if value.ndim > 2 else 1
+    if projection is not None:
+        weight = np.asarray(widen(to_numpy("projection", projection)), working)
+        if weight.ndim != 3 or weight.shape[:2] != (sizes.heads, sizes.value_dim):
+            raise ValueError(
+                "projection must have shape (num_heads, value_dim, d_model) = "
+                f"({sizes.heads}, {sizes.value_dim}, ...), got {shape_text(weight.shape)}"
+            )
+    lengths = np.empty((*sizes.outer, sizes.heads, sizes.kv_len), np.float64)
+    value = value.reshape(*value.shape[:-3], kv_heads, *value.shape[-2:])
+    for head in range(sizes.heads):
+        v = value[..., head * kv_heads // sizes.heads, :, :]
+        arrived = v if projection is None else np.asarray(v, working) @ weight[head]
+        lengths[..., head, :] = np.sqrt(np.sum(np.square(arrived, dtype=np.float64), axis=-1))
+    return lengths.reshape(*sizes.rows[:-1], sizes.kv_len)
