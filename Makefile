@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := $(shell find cpp src CMakeLists.txt pyproject.toml -type f -not -name '*.pyc')
 
-.PHONY: help look test bench lint kernels nightly sanitize neon clean
+.PHONY: help look test browser bench lint kernels nightly sanitize neon clean
 
 help:
 	@echo "make look      look at the heads of the embedded sample and write headwise.html"
@@ -38,8 +38,14 @@ $(VENV)/bench: $(VENV)/look
 look: $(VENV)/look
 	$(BIN)/headwise look
 
-test: $(VENV)/test lint kernels
+test: $(VENV)/test lint kernels browser
 	$(BIN)/python -m pytest
+
+# The page's tests look at it in Chromium; where none can be installed they are skipped and say so.
+browser:
+	@command -v chromium || command -v chromium-browser || command -v google-chrome || \
+	{ command -v apt-get && apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } || \
+	echo "no Chromium here and none could be installed: tests of the page in a browser will be skipped"
 
 lint: $(VENV)/test
 	$(BIN)/ruff check .

@@ -26,7 +26,7 @@ FLOORS = {
 }  # fmt: skip
 START = {"numpy"}  # what `import headwise` may load beside the standard library
 OPTIONAL = {
-    "lens/page.py": {"jinja2", "markupsafe"},
+    "lens/page/__init__.py": {"jinja2", "markupsafe"},
     "lens/terminal.py": {"rich"},
 }  # what may be imported at the top of these files, which are themselves imported when used
 

@@ -41,8 +41,9 @@ def write_page(profile: Profile, path: str | Path) -> None:
     ...     lens.write_page(found, os.path.join(folder, "headwise.html"))
     """
     from headwise.lens.page import render_page
+    from headwise.lens.report import report_of
 
-    Path(path).write_text(render_page(profile), encoding="utf-8")
+    Path(path).write_text(render_page(report_of(profile)), encoding="utf-8")
 
 
 def write_picture(profile: Profile, path: str | Path, *, measure: str = "induction") -> None:
@@ -64,6 +65,8 @@ def write_picture(profile: Profile, path: str | Path, *, measure: str = "inducti
     ValueError
         Where the ending is unknown.
     """
-    from headwise.lens.pictures import draw
+    from headwise.lens.pictures import draw_sheet
+    from headwise.lens.report import report_of
 
-    draw(profile, path, measure)
+    name = measure if measure in profile.numbers else next(iter(profile.numbers))
+    draw_sheet(report_of(profile), path, name)

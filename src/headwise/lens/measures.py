@@ -34,6 +34,10 @@ class Measure:
         The row statistic it is a mean of, if it is one.
     least
         The least number at which a head is called of that kind.
+    group
+        The heading that choosers list it under.
+    source
+        Where it was defined, or where it is described best.
     """
 
     name: str
@@ -43,10 +47,18 @@ class Measure:
     kind: str = ""
     row_statistic: str | None = None
     least: float = 0.0
+    group: str = "Other"
+    source: str = ""
 
 
 def _mean_of(
-    statistic: str, name: str | None = None, kind: str = "", least: float = 0.0
+    statistic: str,
+    name: str | None = None,
+    kind: str = "",
+    least: float = 0.0,
+    *,
+    group: str,
+    source: str = "",
 ) -> Measure:
     s = STATISTICS[statistic]
     return Measure(
@@ -57,20 +69,27 @@ def _mean_of(
         kind,
         statistic,
         least,
+        group,
+        source,
     )
 
 
+_SPREAD, _PLACE, _COPIES, _OUTPUT = "Spread", "Place", "Copies of a token", "Output"
+
+
 _TABLE = (
-    _mean_of("entropy"),
-    _mean_of("normalized_entropy", kind="broad", least=0.7),
-    _mean_of("max_weight", name="confidence"),
-    _mean_of("distance"),
+    _mean_of("entropy", group=_SPREAD, source="Clark et al. 2019"),
+    _mean_of("normalized_entropy", kind="broad", least=0.7, group=_SPREAD),
+    _mean_of("max_weight", name="confidence", group=_SPREAD, source="Voita et al. 2019"),
+    _mean_of("distance", group=_PLACE, source="Vig and Belinkov 2019"),
     Measure(
         "previous_token",
         "mean over i ≥ 1 of p_{i,i-1}",
         "weight on the token just before",
         kind="previous-token",
         least=0.3,
+        group=_PLACE,
+        source="Olsson et al. 2022",
     ),
     Measure(
         "induction",
@@ -78,6 +97,8 @@ _TABLE = (
         "weight on what followed earlier copies of the token",
         kind="induction",
         least=0.2,
+        group=_COPIES,
+        source="Olsson et al. 2022",
     ),
     Measure(
         "duplicate_token",
@@ -85,6 +106,8 @@ _TABLE = (
         "weight on earlier copies of the token",
         kind="duplicate-token",
         least=0.2,
+        group=_COPIES,
+        source="Wang et al. 2022",
     ),
     Measure(
         "first_key",
@@ -92,9 +115,18 @@ _TABLE = (
         "weight on the first token, the attention sink",
         kind="first-key (sink)",
         least=0.5,
+        group=_PLACE,
+        source="Xiao et al. 2023; Gu et al. 2024",
     ),
-    _mean_of("self_weight", name="self_token", kind="self", least=0.3),
-    _mean_of("output_norm"),
+    _mean_of(
+        "self_weight",
+        name="self_token",
+        kind="self",
+        least=0.3,
+        group=_PLACE,
+        source="Kovaleva et al. 2019",
+    ),
+    _mean_of("output_norm", group=_OUTPUT, source="Kobayashi et al. 2020"),
 )
 
 MEASURES: dict[str, Measure] = {measure.name: measure for measure in _TABLE}

@@ -7,8 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from headwise.lens.measures import MEASURES, Measure
-from headwise.lens.page import facts
 from headwise.lens.profile import Profile
+from headwise.lens.report import facts
 
 _STOPS = ((205, 226, 243), (112, 176, 220), (31, 110, 176), (9, 48, 92))
 _ROOMY = 110  # columns from which on kinds are explained beside their heads

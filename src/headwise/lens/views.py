@@ -16,7 +16,8 @@ class LayerView:
     ----------
     block_mean, block_max
         ``(num_heads, rows, columns)``: mean and largest weight of each block of queries and keys;
-        the weights themselves where a block is one query and one key.
+        the weights themselves where a block is one query and one key. `block_max` is None where
+        only means were kept.
     received
         ``(num_heads, kv_len)``: mean weight that a key gets from the queries that see it.
     entropy
@@ -30,7 +31,7 @@ class LayerView:
     """
 
     block_mean: Array
-    block_max: Array
+    block_max: Array | None
     received: Array
     entropy: Array
     offset_mass: Array
