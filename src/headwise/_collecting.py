@@ -11,29 +11,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from headwise import _binding
-from headwise._arrays import Array, to_numpy, widen
+from headwise._arrays import Array, to_numpy
+from headwise._copies import places_of_copies
+from headwise._distances import ByDistance, class_ends, distance_class, on_common_axis
 from headwise._errors import shape_text
 from headwise._prepare import Prepared
 from headwise._rectangles import KEPT
 from headwise._second_pass import SecondPass
 from headwise._shapes import FAR, broadcasts
+from headwise._value_lengths import value_lengths
 from headwise.attention import kernel_arguments
 
 _LEAST_BAND = 128  # queries; shorter ones would cost more than they share out
 _BANDS = 16
 _PARTIAL_BYTES = 1 << 29  # sums of all bands together
-
-
-class OffsetMass(NamedTuple):
-    """Weights by distance ``i + offset - j``, positive where the key lies before the query.
-
-    ``mass`` is ``(..., num_heads, distances)``; entry k holds the distances from ``first[k]`` to
-    ``last[k]``.
-    """
-
-    mass: Any
-    first: Any
-    last: Any
 
 
 class BlockMap(NamedTuple):
@@ -99,10 +90,10 @@ class Collecting:
         if "window_received" in self.names:
             raw["recent"] = self._zeros(heads, bands, keys)
             raw["recent_from"] = self._recent_from(self.names["window_received"].options["w"])
-        if self._needs("offset_mass", "normalized_offset_mass"):
+        if self._needs("offset_mass", "normalized_offset_mass", "pair_count"):
             length = raw["band_queries"] + keys - 1 + 2 * _binding.OFFSET_MARGIN
             raw["offsets"] = self._zeros(heads, bands, length)
-        if "head_similarity" in self.names:
+        if self._needs("head_similarity", "head_products"):
             raw["products"] = self._zeros(bands, heads, heads, dtype=np.float64)
         if "top_keys" in self.names:
             k = raw["top"] = self.names["top_keys"].options["k"]
@@ -127,28 +118,16 @@ class Collecting:
         return np.ascontiguousarray(np.count_nonzero(left > w, axis=-1), np.int64)
 
     def _stripe(self, statistic: SecondPass) -> tuple[Array, ...]:
-        """Return, for each query, where the keys with its token are, up to its own position."""
-        queries, keys = self.sizes.query_len, self.sizes.kv_len
-        target = self._ids(statistic, "target_ids", queries)
-        source = self._ids(statistic, "source_ids", keys)
-        shift = statistic.options["shift"]
-        ranks = np.unique(np.concatenate([target, source], axis=None), return_inverse=True)[1]
-        target_ranks = ranks[: target.size].reshape(target.shape)
-        source_ranks = ranks[target.size :].reshape(source.shape)
-        shifted = np.full(source.shape, -1)  # of no query
-        inner = slice(max(0, -shift), max(0, min(keys, keys - shift)))
-        looked_up = slice(inner.start + shift, inner.stop + shift)
-        if inner.stop > inner.start:
-            shifted[:, inner] = source_ranks[:, looked_up]
-        order = np.argsort(shifted, axis=-1, kind="stable")
-        places = np.take_along_axis(shifted, order, -1) * keys + order  # ascending
-        own = np.clip(self._positions(), -1, keys - 1)
-        first, last = (np.empty(target.shape, np.int64) for _ in range(2))
-        for item in range(self.items):
-            ends = target_ranks[item] * keys
-            first[item] = np.searchsorted(places[item], ends)
-            last[item] = np.searchsorted(places[item], ends + own[item], side="right")
-        return order, first, last, self._zeros(self.sizes.heads, queries)
+        """Return, for each query, where the keys with its token are, and room for the weight."""
+        target, source = (
+            self._ids(statistic, name, length)
+            for name, length in (
+                ("target_ids", self.sizes.query_len),
+                ("source_ids", self.sizes.kv_len),
+            )
+        )
+        places = places_of_copies(target, source, statistic.options["shift"], self._positions())
+        return *places, self._zeros(self.sizes.heads, self.sizes.query_len)
 
     def _ids(self, statistic: SecondPass, name: str, length: int) -> Array:
         ids = to_numpy(name, statistic.options[name])
@@ -181,7 +160,9 @@ class Collecting:
         how = (*self.prepared.threads, _binding.instruction_set())
         if self.raw.keys() - {"band_queries"}:
             _binding.collect(*self._arguments(), self.raw, *how)
-        if self._needs("normalized_received", "viewer_count", "normalized_offset_mass"):
+        if self._needs(
+            "normalized_received", "viewer_count", "normalized_offset_mass", "pair_count"
+        ):
             heads, queries, keys = self.sizes.heads, self.sizes.query_len, self.sizes.kv_len
             viewers = self._zeros(heads, keys, dtype=np.int64)
             pairs = self._zeros(heads, queries + keys - 1, dtype=np.int64)
@@ -254,24 +235,28 @@ class Collecting:
         if first.size == 0 or not mass.shape[-1]:
             lowest = 0
         elif spread:  # items stand at different places: on a common axis
-            mass, pairs = (_on_common_axis(x, first - lowest, spread) for x in (mass, pairs))
+            mass, pairs = (on_common_axis(x, first - lowest, spread) for x in (mass, pairs))
         distances = lowest + np.arange(mass.shape[-1])
         if bins == "all" or not len(distances):
             return mass, pairs, distances, distances
-        classes = _distance_class(distances)
+        classes = distance_class(distances)
         starts = np.flatnonzero(np.diff(classes, prepend=classes[0] - 1))
-        ends = [_class_ends(int(c)) for c in classes[starts]]
+        ends = [class_ends(int(c)) for c in classes[starts]]
         summed = (np.add.reduceat(x, starts, axis=-1) for x in (mass, pairs))
         return (*summed, *(np.array(x) for x in zip(*ends, strict=True)))  # type: ignore[return-value]
 
-    def _offset_mass(self, bins: str) -> OffsetMass:
+    def _offset_mass(self, bins: str) -> ByDistance:
         mass, _, first, last = self._by_distance(bins)
-        return OffsetMass(self._working(self._shaped(mass)), first, last)
+        return ByDistance(self._working(self._shaped(mass)), first, last)
 
-    def _normalized_offset_mass(self, bins: str) -> OffsetMass:
+    def _normalized_offset_mass(self, bins: str) -> ByDistance:
         mass, pairs, first, last = self._by_distance(bins)
         mean = mass / np.maximum(pairs, 1)
-        return OffsetMass(self._working(self._shaped(mean)), first, last)
+        return ByDistance(self._working(self._shaped(mean)), first, last)
+
+    def _pair_count(self, bins: str) -> ByDistance:
+        _, pairs, first, last = self._by_distance(bins)
+        return ByDistance(self._shaped(pairs), first, last)
 
     def _block_map(self, rows: int, columns: int) -> BlockMap:  # noqa: ARG002 asked for above
         queries, keys = self.raw["block_queries"], self.raw["block_keys"]
@@ -292,51 +277,19 @@ class Collecting:
         weights[np.isnan(self._per_head(self.rows["lse"]))] = np.nan
         return TopKeys(self._shaped(weights), self._shaped(keys))
 
-    def _head_similarity(self) -> Array:
+    def _products(self) -> Array:
         upper = self.raw["products"].sum(axis=1)
-        products = np.triu(upper) + np.swapaxes(np.triu(upper, 1), -1, -2)
+        return np.asarray(np.triu(upper) + np.swapaxes(np.triu(upper, 1), -1, -2))
+
+    def _pairs_of_heads(self, array: Array) -> Array:
+        return array.reshape(*self.sizes.outer, *array.shape[-2:])
+
+    def _head_products(self) -> Array:
+        return self._pairs_of_heads(self._products())
+
+    def _head_similarity(self) -> Array:
+        products = self._products()
         lengths = np.sqrt(np.diagonal(products, axis1=-2, axis2=-1))
         norm = lengths[..., :, None] * lengths[..., None, :]
         cosine = np.divide(products, norm, out=np.zeros_like(products), where=norm != 0)
-        return self._working(cosine.reshape(*self.sizes.outer, *cosine.shape[-2:]))
-
-
-def _on_common_axis(array: Array, shifts: Array, spread: int) -> Array:
-    wide = np.zeros((*array.shape[:-1], array.shape[-1] + spread), array.dtype)
-    for item, shift in enumerate(shifts):
-        wide[item, :, shift : shift + array.shape[-1]] = array[item]
-    return wide
-
-
-def _distance_class(distances: Array) -> Array:
-    """Return the number of each class: 0, 1, 2, 3 to 4, 5 to 8 and so on; negative ahead."""
-    size = abs(distances)
-    number = np.where(size > 0, np.frexp(np.maximum(size, 1) - 1)[1] + 1, 0)
-    return np.sign(distances) * number
-
-
-def _class_ends(number: int) -> tuple[int, int]:
-    size = abs(number)
-    nearest, farthest = (size, size) if size < 3 else ((1 << (size - 2)) + 1, 1 << (size - 1))
-    return (nearest, farthest) if number >= 0 else (-farthest, -nearest)
-
-
-def value_lengths(prepared: Prepared, projection: Any) -> Array:
-    """Return ``‖v_j W_O‖`` of every head and key, or ``‖v_j‖``: ``(..., num_heads, kv_len)``."""
-    sizes, working = prepared.sizes, prepared.working_dtype
-    value = widen(prepared.value)
-    kv_heads = value.shape[-3] if value.ndim > 2 else 1
-    if projection is not None:
-        weight = np.asarray(widen(to_numpy("projection", projection)), working)
-        if weight.ndim != 3 or weight.shape[:2] != (sizes.heads, sizes.value_dim):
-            raise ValueError(
-                "projection must have shape (num_heads, value_dim, d_model) = "
-                f"({sizes.heads}, {sizes.value_dim}, ...), got {shape_text(weight.shape)}"
-            )
-    lengths = np.empty((*sizes.outer, sizes.heads, sizes.kv_len), np.float64)
-    value = value.reshape(*value.shape[:-3], kv_heads, *value.shape[-2:])
-    for head in range(sizes.heads):
-        v = value[..., head * kv_heads // sizes.heads, :, :]
-        arrived = v if projection is None else np.asarray(v, working) @ weight[head]
-        lengths[..., head, :] = np.sqrt(np.sum(np.square(arrived, dtype=np.float64), axis=-1))
-    return lengths.reshape(*sizes.rows[:-1], sizes.kv_len)
+        return self._working(self._pairs_of_heads(cosine))

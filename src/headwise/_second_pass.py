@@ -82,6 +82,15 @@ _COLLECTED = (
         options={"bins": "all"},
     ),
     SecondPass(
+        "pair_count",
+        "number of visible pairs with i + offset - j = d",
+        "how many pairs of query and key there are at a distance",
+        "pairs",
+        _DISTANCES,
+        positional=True,
+        options={"bins": "all"},
+    ),
+    SecondPass(
         "block_map",
         "mean and max of p_ij over blocks of queries and keys",
         "the matrix of weights, made smaller",
@@ -96,6 +105,13 @@ _COLLECTED = (
         "weight",
         "(..., num_heads, query_len, k)",
         options={"k": 4},
+    ),
+    SecondPass(
+        "head_products",
+        "Σ p^a p^b",
+        "what two heads look at both",
+        "queries",
+        "(..., num_heads, num_heads)",
     ),
     SecondPass(
         "head_similarity",
@@ -147,12 +163,13 @@ def value_weighted(projection: Any = None) -> SecondPass:
 
 
 def offset_mass(bins: str = "all") -> SecondPass:
-    """Return the statistic ``offset_mass``: for every distance, or in classes that double.
+    """Return the statistic ``offset_mass``: for every distance, or in classes that grow.
 
     Parameters
     ----------
     bins
-        ``"all"`` distances, or ``"log"``: 0, 1, 2, 3 to 4, 5 to 8, ... and likewise ahead.
+        ``"all"`` distances, or ``"log"``: one by one up to 8, then in four classes for each
+        doubling, and likewise ahead.
 
     Examples
     --------
@@ -160,9 +177,11 @@ def offset_mass(bins: str = "all") -> SecondPass:
     >>> x = np.zeros((1, 1, 4, 8))
     >>> wanted = headwise.statistics.offset_mass("log")
     >>> mass = headwise.observe(x, x, x, headwise.causal(), statistics=wanted).offset_mass
-    >>> mass.mass.round(2), mass.first, mass.last
-    (array([[[0.  , 0.  , 0.  , 2.08, 1.08, 0.58, 0.25]]]), array([-4, -2, -1,  0,  1,  2,  3]), array([-3, -2, -1,  0,  1,  2,  4]))
-    """  # noqa: E501
+    >>> mass.values.round(2), mass.first, mass.last
+    (array([[[0.  , 0.  , 0.  , 2.08, 1.08, 0.58, 0.25]]]),
+     array([-3, -2, -1,  0,  1,  2,  3]),
+     array([-3, -2, -1,  0,  1,  2,  3]))
+    """
     return _with("offset_mass", bins=_check_bins(bins))
 
 
@@ -175,10 +194,24 @@ def normalized_offset_mass(bins: str = "all") -> SecondPass:
     >>> x = np.zeros((1, 1, 4, 8))
     >>> wanted = headwise.statistics.normalized_offset_mass("log")
     >>> seen = headwise.observe(x, x, x, headwise.causal(), statistics=wanted)
-    >>> seen.normalized_offset_mass.mass.round(2)
+    >>> seen.normalized_offset_mass.values.round(2)
     array([[[0.  , 0.  , 0.  , 0.52, 0.36, 0.29, 0.25]]])
     """
     return _with("normalized_offset_mass", bins=_check_bins(bins))
+
+
+def pair_count(bins: str = "all") -> SecondPass:
+    """Return the statistic ``pair_count``: what `normalized_offset_mass` divides by.
+
+    Examples
+    --------
+    >>> import numpy as np, headwise
+    >>> x = np.zeros((1, 1, 4, 8))
+    >>> wanted = headwise.statistics.pair_count("log")
+    >>> headwise.observe(x, x, x, headwise.causal(), statistics=wanted).pair_count.values
+    array([[[0, 0, 0, 4, 3, 2, 1]]])
+    """
+    return _with("pair_count", bins=_check_bins(bins))
 
 
 def block_map(rows: int = 128, columns: int = 128) -> SecondPass:

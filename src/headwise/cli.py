@@ -27,7 +27,7 @@ from headwise.cli_check import add_check
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headwise.lens import Profile, Recording
+    from headwise.lens import Atlas, Recording
 
 PAGE = "headwise.html"
 PICTURES = ("png", "svg")
@@ -134,7 +134,7 @@ def run_look(options: argparse.Namespace) -> int:
         recording = _load(options)
         loaded = time.perf_counter()
         with _progress(options.quiet) as report:
-            profile = lens.profile(
+            atlas = lens.profile(
                 recording,
                 query_offset=_query_offset(options.query_offset),
                 scale=options.scale,
@@ -143,17 +143,17 @@ def run_look(options: argparse.Namespace) -> int:
             )
     except (lens.RecordingError, ValueError) as error:
         raise UsageError(str(error)) from None
-    measure = _measure(options.measure, profile)
-    profiled = time.perf_counter()
-    written = _write(options, profile, measure)
+    measure = _measure(options.measure, atlas)
+    looked = time.perf_counter()
+    written = _write(options, atlas, measure)
     seconds = {
         "reading": loaded - started,
-        **profile.seconds,
-        "writing": time.perf_counter() - profiled,
+        "looking": looked - loaded,
+        "writing": time.perf_counter() - looked,
     }
     from headwise.lens.terminal import print_summary
 
-    print_summary(console, profile, measure, seconds)
+    print_summary(console, atlas, measure, seconds)
     for path in written:
         console.print(f"wrote {path}")
     return 0
@@ -189,11 +189,12 @@ def _query_offset(text: str | None) -> int | str | None:
         return text
 
 
-def _measure(name: str | None, profile: Profile) -> str:
+def _measure(name: str | None, atlas: Atlas) -> str:
+    numbers = atlas.numbers
     if name is None:
-        return "induction" if "induction" in profile.numbers else "entropy"
-    if name not in profile.numbers:
-        raise UsageError(f"--measure must be {listing(profile.numbers)}, got {name}")
+        return "induction" if "induction" in numbers else "entropy"
+    if name not in numbers:
+        raise UsageError(f"--measure must be {listing(numbers)}, got {name}")
     return name
 
 
@@ -216,21 +217,22 @@ def _check_outputs(options: argparse.Namespace) -> None:
             raise UsageError(f"--{option}: {path} must end in .{option}")
 
 
-def _write(options: argparse.Namespace, profile: Profile, measure: str) -> list[Path]:
+def _write(options: argparse.Namespace, atlas: Atlas, measure: str) -> list[Path]:
     """Write all files that were asked for."""
     from headwise import lens
+    from headwise.lens import tables
 
     picture = partial(lens.write_picture, measure=measure)
-    writers: dict[str, Callable[[Profile, Path], None]] = {
+    writers: dict[str, Callable[[Atlas, Path], None]] = {
         "output": lens.write_page,
         **dict.fromkeys(PICTURES, picture),
-        "csv": lens.write_csv,
-        "json": lens.write_json,
+        "csv": tables.write_csv,
+        "json": tables.write_json,
     }
     outputs = _outputs(options)
     for option, path in outputs.items():
         try:
-            writers[option](profile, path)
+            writers[option](atlas, path)
         except OSError as error:
             raise UsageError(f"{path} cannot be written: {error.strerror}") from None
     return list(outputs.values())

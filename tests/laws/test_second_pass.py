@@ -57,9 +57,9 @@ def check_offsets(seen: Any, true: reference.Reference, same: dict[str, Any]) ->
     mass, pairs, distances = true.offset_mass()
     np.testing.assert_array_equal(seen.offset_mass.first, distances)
     np.testing.assert_array_equal(seen.offset_mass.last, distances)
-    np.testing.assert_allclose(seen.offset_mass.mass, mass, **same)
+    np.testing.assert_allclose(seen.offset_mass.values, mass, **same)
     mean = mass / np.maximum(pairs, 1)
-    np.testing.assert_allclose(seen.normalized_offset_mass.mass, mean, **same)
+    np.testing.assert_allclose(seen.normalized_offset_mass.values, mean, **same)
 
 
 def check_top(top: Any, true: reference.Reference, same: dict[str, Any]) -> None:
@@ -164,7 +164,9 @@ def test_left_padding_changes_no_number(rng: np.random.Generator) -> None:
         assert not np.any(getattr(seen, name)[..., :9])
     np.testing.assert_allclose(seen.head_similarity, bare.head_similarity, rtol=1e-12)
     np.testing.assert_allclose(
-        seen.normalized_offset_mass.mass[..., 9:-9], bare.normalized_offset_mass.mass, rtol=1e-12
+        seen.normalized_offset_mass.values[..., 9:-9],
+        bare.normalized_offset_mass.values,
+        rtol=1e-12,
     )
     keys = np.where(bare.top_keys.keys < 0, -1, bare.top_keys.keys + 9)
     np.testing.assert_array_equal(seen.top_keys.keys[..., 9:, :], keys)
@@ -197,14 +199,14 @@ def test_values_known_beforehand() -> None:
     np.testing.assert_array_equal(seen.viewer_count[0, 0], n - np.arange(n))
     np.testing.assert_allclose(seen.head_similarity[0], 1, rtol=1e-13)
     np.testing.assert_array_equal(seen.top_keys.keys[0, 0, 5], [0, 1, 2, 3])
-    ahead = seen.offset_mass.mass[0, 0, : n - 1]
+    ahead = seen.offset_mass.values[0, 0, : n - 1]
     assert not ahead.any()
-    np.testing.assert_allclose(seen.offset_mass.mass[0, 0, n - 1], each.sum(), rtol=1e-13)
+    np.testing.assert_allclose(seen.offset_mass.values[0, 0, n - 1], each.sum(), rtol=1e-13)
     before = 200 * np.eye(n)[None, None]
     seen = headwise.observe(
         np.roll(before, -1, axis=-1), before, before, causal(), statistics=["offset_mass"]
     )
-    np.testing.assert_allclose(seen.offset_mass.mass[0, 0, n], n - 1, rtol=1e-12)
+    np.testing.assert_allclose(seen.offset_mass.values[0, 0, n], n - 1, rtol=1e-12)
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(0, 5), (5, 0), (0, 0)])
@@ -223,7 +225,7 @@ def test_no_heads_and_no_batch(rng: np.random.Generator) -> None:
     seen = headwise.observe(*inputs, causal(), statistics="all")
     true = reference.attention(*inputs, causal())
     np.testing.assert_allclose(seen.received, true.received)
-    np.testing.assert_allclose(seen.offset_mass.mass, true.offset_mass()[0])
+    np.testing.assert_allclose(seen.offset_mass.values, true.offset_mass()[0])
     np.testing.assert_allclose(seen.head_similarity, [[1]])
     assert seen.top_keys.weights.shape == (6, 4)
 
@@ -243,8 +245,8 @@ def test_distances_in_classes_add_up(rng: np.random.Generator) -> None:
             headwise.observe(*inputs, query_offset=offset, statistics=offset_mass(bins)).offset_mass
             for bins in ("log", "all")
         )
-        np.testing.assert_allclose(seen.mass.sum(axis=-1), 30, rtol=1e-12)
+        np.testing.assert_allclose(seen.values.sum(axis=-1), 30, rtol=1e-12)
         for k, (first, last) in enumerate(zip(seen.first, seen.last, strict=True)):
             within = (fine.first >= first) & (fine.first <= last)
-            np.testing.assert_allclose(seen.mass[..., k], fine.mass[..., within].sum(axis=-1))
-        assert list(seen.first[seen.first > 0][:4]) == [1, 2, 3, 5]
+            np.testing.assert_allclose(seen.values[..., k], fine.values[..., within].sum(axis=-1))
+        assert list(seen.last[seen.first > 0][:11]) == [*range(1, 10), 11, 13]

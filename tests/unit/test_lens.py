@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from headwise import lens, reference
-from headwise.lens.measures import Copies
 from headwise.masks import causal
 
 rng = np.random.default_rng(11)
@@ -23,7 +19,7 @@ def sample() -> lens.Recording:
 
 
 @pytest.fixture(scope="module")
-def found(sample: lens.Recording) -> lens.Profile:
+def found(sample: lens.Recording) -> lens.Atlas:
     return lens.profile(sample)
 
 
@@ -54,14 +50,14 @@ def test_sample_is_what_it_says(sample: lens.Recording) -> None:
     ],
 )
 def test_sample_shows_the_known_heads(
-    found: lens.Profile, measure: str, head: str, least: float
+    found: lens.Atlas, measure: str, head: str, least: float
 ) -> None:
-    name, number = found.strongest(lens.MEASURES[measure], 1)[0]
+    name, number = found.strongest(measure, 1)[0]
     assert name == head
     assert number > least
 
 
-def test_numbers_agree_with_the_oracle(sample: lens.Recording, found: lens.Profile) -> None:
+def test_numbers_agree_with_the_oracle(sample: lens.Recording, found: lens.Atlas) -> None:
     for row, layer in enumerate(found.layers[:3]):
         seen = dense(sample, layer)
         weights = seen.weights[0]
@@ -78,7 +74,7 @@ def test_numbers_agree_with_the_oracle(sample: lens.Recording, found: lens.Profi
             np.testing.assert_allclose(found.numbers[name][row], numbers, rtol=2e-5, atol=1e-6)
 
 
-def test_copying_measures_agree_with_loops(sample: lens.Recording, found: lens.Profile) -> None:
+def test_copying_measures_agree_with_loops(sample: lens.Recording, found: lens.Atlas) -> None:
     assert sample.token_ids is not None
     weights, ids = dense(sample, 18).weights[0], sample.token_ids
     induction, duplicate = [], []
@@ -96,14 +92,42 @@ def test_copying_measures_agree_with_loops(sample: lens.Recording, found: lens.P
     )
 
 
-def test_maps_hold_the_weights_and_what_keys_receive(
-    sample: lens.Recording, found: lens.Profile
+def test_views_hold_the_weights_and_what_keys_receive(
+    sample: lens.Recording, found: lens.Atlas
 ) -> None:
-    weights, head_map = dense(sample, 17).weights[0], found.maps[17]
-    assert head_map.block == 1
-    np.testing.assert_allclose(head_map.weights, weights, rtol=1e-4, atol=1e-7)
+    (text,) = found.texts
+    view = text.layers[17]
+    assert (text.query_len, text.kv_len, text.first_position) == (156, 156, 0)
+    assert text.tokens == sample.tokens
+    seen = dense(sample, 17)
+    weights = seen.weights[0]
+    assert text.block == (2, 2)
+    blocks = weights.reshape(9, 78, 2, 78, 2)
+    np.testing.assert_allclose(view.block_mean, blocks.mean(axis=(2, 4)), rtol=1e-4, atol=1e-7)
+    np.testing.assert_allclose(view.block_max, blocks.max(axis=(2, 4)), rtol=1e-4, atol=1e-7)
     viewers = np.arange(156, 0, -1)
-    np.testing.assert_allclose(head_map.received, weights.sum(axis=1) / viewers, rtol=1e-4)
+    np.testing.assert_allclose(view.received, weights.sum(axis=1) / viewers, rtol=1e-4)
+    np.testing.assert_allclose(view.entropy, seen.entropy[0], rtol=1e-4, atol=1e-5)
+    keys = view.top_keys[..., 0]
+    np.testing.assert_allclose(view.top_weights[..., 0], weights.max(axis=-1), rtol=1e-4)
+    np.testing.assert_array_equal(keys, seen.argmax[0])
+    for k, (near, far) in enumerate(text.distances):
+        pairs = [np.diagonal(weights, -d, axis1=1, axis2=2) for d in range(near, min(far, 155) + 1)]
+        mean = np.concatenate(pairs, axis=1).mean(axis=1)
+        np.testing.assert_allclose(view.offset_mass[:, k], mean, rtol=1e-4, atol=1e-7)
+
+
+def test_windows_are_exact_weights(sample: lens.Recording, found: lens.Atlas) -> None:
+    windows = [window for window in found.texts[0].windows if window.layer == 18]
+    weights = dense(sample, 18).weights[0]
+    assert [window.head for window in windows] == list(range(9))
+    for window in windows:
+        rows, columns = (slice(a, a + n) for a, n in zip(
+            (window.first_query, window.first_key), window.weights.shape, strict=True))  # fmt: skip
+        assert window.weights.shape == (48, 48)
+        exact = weights[window.head, rows, columns]
+        np.testing.assert_allclose(window.weights, exact, rtol=1e-4, atol=1e-7)
+    assert windows[6].weights[:, 1:].max() > 0.5  # the stripe of an induction head is in sight
 
 
 def recording_of(length: int, *, mask: Any = None, is_causal: bool = False) -> lens.Recording:
@@ -111,28 +135,14 @@ def recording_of(length: int, *, mask: Any = None, is_causal: bool = False) -> l
     return lens.Recording({4: lens.Layer(*arrays)}, mask=mask, causal=is_causal)
 
 
-@pytest.mark.parametrize("length", [193, 400])
-def test_long_maps_are_means_of_blocks(length: int) -> None:
-    recording = recording_of(length, is_causal=True)
-    head_map, weights = lens.profile(recording).maps[4], dense(recording, 4).weights[0]
-    assert head_map.block == -(-length // 192)
-    b = head_map.block
-    np.testing.assert_allclose(
-        head_map.weights[:, 1, 0], weights[:, b : 2 * b, :b].mean((1, 2)), 1e-4
-    )
-    last = slice((length - 1) // b * b, length)
-    np.testing.assert_allclose(
-        head_map.weights[:, -1, -1], weights[:, last, last].mean((1, 2)), 1e-4
-    )
-
-
 def test_received_counts_only_the_queries_that_see_a_key() -> None:
     mask = np.ones((6, 6), dtype=bool)
     mask[:4, 2] = False
-    found = lens.profile(recording_of(6, mask=mask))
-    received = dense(found.recording, 4).weights[0].sum(axis=1)
+    recording = recording_of(6, mask=mask)
+    received = dense(recording, 4).weights[0].sum(axis=1)
+    view = lens.profile(recording).texts[0].layers[4]
     assert mask.sum(axis=0)[2] == 2
-    np.testing.assert_allclose(found.maps[4].received, received / mask.sum(axis=0), rtol=1e-5)
+    np.testing.assert_allclose(view.received, received / mask.sum(axis=0), rtol=1e-5)
 
 
 def test_rows_that_see_nothing_count_in_no_mean() -> None:
@@ -149,14 +159,6 @@ def test_a_mask_that_blocks_everything_is_named() -> None:
         lens.profile(recording_of(6, mask=np.zeros((6, 6), dtype=bool)))
 
 
-def test_copies() -> None:
-    copies = Copies(np.array([7, 8, 7, 8, 9]))
-    assert copies.repeated.tolist() == [False, False, True, True, False]
-    assert np.argwhere(copies.duplicates(slice(0, 5))).tolist() == [[2, 0], [3, 1]]
-    assert np.argwhere(copies.successors(slice(0, 5))).tolist() == [[2, 1], [3, 2]]
-    assert np.argwhere(copies.successors(slice(3, 5))).tolist() == [[0, 2]]
-
-
 def test_progress_goes_from_nothing_to_everything(sample: lens.Recording) -> None:
     seen: list[float] = []
     lens.profile(sample, progress=lambda share, _: seen.append(share))
@@ -164,20 +166,7 @@ def test_progress_goes_from_nothing_to_everything(sample: lens.Recording) -> Non
     assert (seen[0], seen[-1]) == (0.0, 1.0)
 
 
-def test_csv_and_json_hold_the_numbers(found: lens.Profile, tmp_path: Path) -> None:
-    lens.write_csv(found, tmp_path / "heads.csv")
-    lens.write_json(found, tmp_path / "heads.json")
-    with (tmp_path / "heads.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    data = json.loads((tmp_path / "heads.json").read_text())
-    assert len(rows) == 81
-    best = max(rows, key=lambda row: float(row["induction"]))
-    assert (best["layer"], best["head"]) == ("18", "6")
-    assert data["measures"]["induction"]["values"][6][6] == pytest.approx(float(best["induction"]))
-    assert data["measures"]["induction"]["formula"]
-
-
-def test_numbers_do_not_depend_on_threads(sample: lens.Recording, found: lens.Profile) -> None:
+def test_numbers_do_not_depend_on_threads(sample: lens.Recording, found: lens.Atlas) -> None:
     alone = lens.profile(sample, num_threads=1)
     for name, numbers in found.numbers.items():
         np.testing.assert_array_equal(alone.numbers[name], numbers)

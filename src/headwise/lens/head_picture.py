@@ -10,7 +10,7 @@ import numpy as np
 from headwise._arrays import Array
 from headwise.lens.pooling import factor, means
 from headwise.lens.tokens import marked
-from headwise.lens.views import Report, TextView
+from headwise.lens.views import Layer, Report, TextView
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,7 +30,7 @@ def shades() -> Colormap:
     return LinearSegmentedColormap.from_list("headwise", _SHADES)
 
 
-def head_figure(report: Report, text: TextView, layer: int, head: int) -> Figure:
+def head_figure(report: Report, text: TextView, layer: Layer, head: int) -> Figure:
     """Return the figure of one head."""
     from matplotlib.figure import Figure
 
@@ -52,7 +52,7 @@ def head_figure(report: Report, text: TextView, layer: int, head: int) -> Figure
     return figure
 
 
-def paint_map(axis: Axes, text: TextView, layer: int, head: int) -> Any:
+def paint_map(axis: Axes, text: TextView, layer: Layer, head: int) -> Any:
     """Paint a head's weights, queries down and keys across, coloured by their square roots."""
     roots = np.sqrt(np.asarray(text.layers[layer].block_mean[head], np.float64))
     top = float(roots.max(initial=0.0)) or 1.0
@@ -75,7 +75,7 @@ def paint_map(axis: Axes, text: TextView, layer: int, head: int) -> Any:
     return image
 
 
-def caption(text: TextView, layer: int, head: int, notes: list[str]) -> str:
+def caption(text: TextView, layer: Layer, head: int, notes: list[str]) -> str:
     """Return what a reader must know of a head's picture."""
     cells = f"Each cell is the {_what(text)}" if text.block != (1, 1) else "Each cell is one weight"
     parts = [
@@ -126,7 +126,7 @@ def _bars(numbers: Array) -> tuple[Array, Array]:
     return heights, edges
 
 
-def _paint_received(axis: Axes, text: TextView, layer: int, head: int) -> None:
+def _paint_received(axis: Axes, text: TextView, layer: Layer, head: int) -> None:
     axis.stairs(*_bars(text.layers[layer].received[head]), fill=True, color=_STRIP)
     axis.set_ylabel("received", rotation=0, ha="right", va="center", fontsize=7)
     axis.set_ylim(0, None)
@@ -134,7 +134,7 @@ def _paint_received(axis: Axes, text: TextView, layer: int, head: int) -> None:
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def _paint_entropy(axis: Axes, text: TextView, layer: int, head: int) -> None:
+def _paint_entropy(axis: Axes, text: TextView, layer: Layer, head: int) -> None:
     bars = _bars(text.layers[layer].entropy[head])
     axis.stairs(*bars, fill=True, orientation="horizontal", color=_STRIP)
     axis.set_title("entropy", fontsize=7)
@@ -143,7 +143,7 @@ def _paint_entropy(axis: Axes, text: TextView, layer: int, head: int) -> None:
     axis.spines[["top", "right"]].set_visible(False)
 
 
-def _paint_distances(axis: Axes, text: TextView, layer: int, head: int) -> None:
+def _paint_distances(axis: Axes, text: TextView, layer: Layer, head: int) -> None:
     weights = np.nan_to_num(np.asarray(text.layers[layer].offset_mass[head], np.float64))
     used = np.flatnonzero(np.any(text.layers[layer].offset_mass > 0, axis=0))
     shown = slice(used.min(initial=len(weights)), used.max(initial=0) + 1)

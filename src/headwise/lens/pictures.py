@@ -19,7 +19,7 @@ from headwise.lens.head_picture import head_figure, paint_map, shades
 from headwise.lens.measures import MEASURES
 from headwise.lens.ranking import ends, kinds, ranked
 from headwise.lens.tokens import visible
-from headwise.lens.views import Report
+from headwise.lens.views import Layer, Report
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,8 +52,7 @@ def draw_grid(report: Report, measure: str, path: str | Path) -> None:
     >>> import os, tempfile
     >>> from headwise import lens
     >>> from headwise.lens.pictures import draw_grid
-    >>> from headwise.lens.report import report_of
-    >>> report = report_of(lens.profile(lens.load_sample()))
+    >>> report = lens.profile(lens.load_sample()).report()
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     draw_grid(report, "induction", os.path.join(folder, "induction.svg"))
     """
@@ -65,7 +64,7 @@ def draw_grid(report: Report, measure: str, path: str | Path) -> None:
         _save(figure, path)
 
 
-def draw_head(report: Report, layer: int, head: int, path: str | Path, text: int = 0) -> None:
+def draw_head(report: Report, layer: Layer, head: int, path: str | Path, text: int = 0) -> None:
     """Draw one head: its map, what keys receive, entropies, and mean weight by distance.
 
     Parameters
@@ -89,8 +88,7 @@ def draw_head(report: Report, layer: int, head: int, path: str | Path, text: int
     >>> import os, tempfile
     >>> from headwise import lens
     >>> from headwise.lens.pictures import draw_head
-    >>> from headwise.lens.report import report_of
-    >>> report = report_of(lens.profile(lens.load_sample()))
+    >>> report = lens.profile(lens.load_sample()).report()
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     draw_head(report, 18, 6, os.path.join(folder, "18.6.png"))
     """
@@ -127,8 +125,7 @@ def draw_sheet(report: Report, path: str | Path, measure: str) -> None:
     >>> import os, tempfile
     >>> from headwise import lens
     >>> from headwise.lens.pictures import draw_sheet
-    >>> from headwise.lens.report import report_of
-    >>> report = report_of(lens.profile(lens.load_sample()))
+    >>> report = lens.profile(lens.load_sample()).report()
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     draw_sheet(report, os.path.join(folder, "sheet.png"), "induction")
     """
@@ -170,8 +167,7 @@ def draw_difference(report: Report, other: Report, measure: str, path: str | Pat
     >>> import os, tempfile
     >>> from headwise import lens
     >>> from headwise.lens.pictures import draw_difference
-    >>> from headwise.lens.report import report_of
-    >>> report = report_of(lens.profile(lens.load_sample()))
+    >>> report = lens.profile(lens.load_sample()).report()
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     draw_difference(report, report, "entropy", os.path.join(folder, "same.png"))
     """
@@ -263,7 +259,7 @@ def _paint_difference(axis: Axes, report: Report, table: Array, measure: str) ->
 def _paint_cells(
     axis: Axes,
     table: Array,
-    layers: list[int],
+    layers: list[Layer],
     limits: tuple[float, float],
     *,
     colours: Any,

@@ -2,50 +2,48 @@
 
 from __future__ import annotations
 
+import numpy as np
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from headwise.lens.atlas import Atlas
 from headwise.lens.measures import MEASURES, Measure
-from headwise.lens.profile import Profile
-from headwise.lens.report import facts
+from headwise.lens.ranking import ends
+from headwise.lens.views import Report
 
 _STOPS = ((205, 226, 243), (112, 176, 220), (31, 110, 176), (9, 48, 92))
 _ROOMY = 110  # columns from which on kinds are explained beside their heads
 _FAINT = 0.05  # cells below this share of the scale keep the terminal's own background
 
 
-def print_summary(
-    console: Console, profile: Profile, measure: str, seconds: dict[str, float]
-) -> None:
-    """Print the summary of a profile."""
-    r = profile.recording
-    console.print(
-        Text(r.model or r.source or "attention", style="bold"), Text(" · ".join(facts(profile)))
-    )
-    if profile.empty_rows:
-        console.print(
-            f"{profile.empty_rows:,} queries see no key and count in no mean.", style="dim"
-        )
+def print_summary(console: Console, atlas: Atlas, measure: str, seconds: dict[str, float]) -> None:
+    """Print the summary of an atlas."""
+    report = atlas.report()
+    console.print(Text(report.title, style="bold"), Text(" · ".join(report.facts)))
+    for note in report.notes:
+        console.print(note, style="dim")
     console.print()
-    console.print(_grid(profile, MEASURES[measure], console))
+    console.print(_grid(report, MEASURES[measure], console))
     console.print()
-    console.print(_kinds(profile, console.width))
+    console.print(_kinds(atlas, console.width))
     console.print()
     spent = ", ".join(f"{what} {_duration(s)}" for what, s in seconds.items())
     console.print(f"time: {spent}", style="dim")
 
 
-def _grid(profile: Profile, m: Measure, console: Console) -> RenderableType:
-    table = profile.numbers[m.name]
-    top = profile.top(m.name)
+def _grid(report: Report, m: Measure, console: Console) -> RenderableType:
+    table = report.numbers[m.name]
+    low, top = ends(m.name, table)
     narrow = 7 + 5 * table.shape[1] > console.width
+    width = max(5, *(len(str(layer)) for layer in report.layers))
     lines = [Text.assemble((m.name, "bold"), f": {m.meaning} ({m.unit})")]
-    lines.append(Text(" layer " + _header(table.shape[1], narrow), style="dim"))
-    for layer, numbers in zip(profile.layers, table, strict=True):
-        line = Text(f" {layer:>5} ", style="dim")
+    lines.append(Text(" " * (width - 4) + "layer " + _header(table.shape[1], narrow), style="dim"))
+    for layer, numbers in zip(report.layers, table, strict=True):
+        line = Text(f" {layer:>{width}} ", style="dim")
         for x in numbers:
-            line.append(_cell(float(x), top, narrow), _style(float(x) / top))
+            share = (float(x) - low) / (top - low)
+            line.append(_cell(float(x), share, narrow), _style(share))
         lines.append(line)
     return Group(*lines)
 
@@ -56,14 +54,16 @@ def _header(heads: int, narrow: bool) -> str:
     return "".join(f"{head:<8}" for head in range(0, heads, 4))
 
 
-def _cell(x: float, top: float, narrow: bool) -> str:
+def _cell(x: float, share: float, narrow: bool) -> str:
+    if np.isnan(x):
+        return " –" if narrow else "  –  "
     if narrow:
-        return f"{min(99, round(100 * x / top)):>2}"
-    return f"{x:^5.2f}" if x < 10 else f"{x:^5.1f}" if x < 1000 else f"{x:^5.0f}"
+        return f"{min(99, round(100 * share)):>2}"
+    return f"{x:^5.2f}" if abs(x) < 10 else f"{x:^5.1f}" if abs(x) < 1000 else f"{x:^5.0f}"
 
 
 def _style(share: float) -> str:
-    if share < _FAINT:
+    if np.isnan(share) or share < _FAINT:
         return ""
     x = min(share, 1.0) * (len(_STOPS) - 1)
     k = min(int(x), len(_STOPS) - 2)
@@ -74,13 +74,13 @@ def _style(share: float) -> str:
     return f"{ink} on rgb({red},{green},{blue})"
 
 
-def _kinds(profile: Profile, width: int) -> Table:
+def _kinds(atlas: Atlas, width: int) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
-    for m in profile.kinds():
+    for m in atlas.kinds():
         heads = Text()
-        for name, number in profile.strongest(m):
+        for name, number in atlas.strongest(m.name):
             clear = number >= m.least
             heads.append(f"{name} ", "bold" if clear else "dim")
             heads.append(f"{number:.2f}   ", "" if clear else "dim")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from headwise._arrays import Array
+
+Layer: TypeAlias = int | str  # a layer's number, or its name where a model has several stacks
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ class LayerView:
 class Window:
     """A rectangle of exact weights of one head: ``weights`` is ``(queries, keys)``."""
 
-    layer: int
+    layer: Layer
     head: int
     first_query: int
     first_key: int
@@ -82,7 +85,7 @@ class TextView:
     first_position: int
     block: tuple[int, int]
     distances: list[tuple[int, int]]
-    layers: Mapping[int, LayerView]
+    layers: Mapping[Layer, LayerView]
     windows: list[Window] = field(default_factory=list)
 
 
@@ -109,7 +112,7 @@ class Report:
 
     title: str
     facts: list[str]
-    layers: list[int]
+    layers: list[Layer]
     numbers: Mapping[str, Array]
     texts: list[TextView]
     notes: list[str] = field(default_factory=list)

@@ -49,8 +49,7 @@ def render_page(report: Report, *, measure: str | None = None) -> str:
     --------
     >>> from headwise import lens
     >>> from headwise.lens.page import render_page
-    >>> from headwise.lens.report import report_of
-    >>> page = render_page(report_of(lens.profile(lens.load_sample())))
+    >>> page = render_page(lens.profile(lens.load_sample()).report())
     >>> page[:15], len(page.encode()) < 5_000_000
     ('<!doctype html>', True)
     """
@@ -72,8 +71,7 @@ def page_iframe(report: Report, *, height: int = 760, measure: str | None = None
     --------
     >>> from headwise import lens
     >>> from headwise.lens.page import page_iframe
-    >>> from headwise.lens.report import report_of
-    >>> page_iframe(report_of(lens.profile(lens.load_sample())), height=600)[:39]
+    >>> page_iframe(lens.profile(lens.load_sample()).report(), height=600)[:39]
     '<iframe sandbox="allow-scripts" style="'
     """
     height = whole_number("height", height, least=1)

@@ -16,7 +16,7 @@ from headwise._arrays import Array
 from headwise.lens.page.packing import pack, pack_texts, pack_whole
 from headwise.lens.pooling import block_sizes, factor, means, pooled_map
 from headwise.lens.tokens import visible
-from headwise.lens.views import LayerView, TextView
+from headwise.lens.views import Layer, LayerView, TextView
 
 LIMIT = 5_000_000  # bytes of a page
 _FOR_WINDOWS = 0.15  # of a text's room, where it has windows
@@ -63,7 +63,7 @@ DETAILS = (
 
 
 def fit_texts(
-    texts: list[TextView], layers: list[int], room: int
+    texts: list[TextView], layers: list[Layer], room: int
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Pack texts into so many bytes: return them, and what was left out, in words.
 
@@ -92,7 +92,7 @@ def _missing_texts(names: list[str]) -> list[str]:
     return [f"Texts that did not fit into this page are left out, {len(names)}: {some}{others}."]
 
 
-def fit_text(text: TextView, layers: list[int], room: int) -> dict[str, Any] | None:
+def fit_text(text: TextView, layers: list[Layer], room: int) -> dict[str, Any] | None:
     """Pack one text with the most detail that fits; None where nothing does."""
     tokens, token_notes = _fit_tokens(text, int(room * _FOR_TOKENS))
     for_maps = int(room * (1 - _FOR_WINDOWS * bool(text.windows)))
@@ -108,7 +108,7 @@ def fit_text(text: TextView, layers: list[int], room: int) -> dict[str, Any] | N
     return None
 
 
-def _guess(text: TextView, layers: list[int], detail: Detail) -> float:
+def _guess(text: TextView, layers: list[Layer], detail: Detail) -> float:
     """Return about how many bytes the layers take, from a few of them."""
     sizes = [size(_pack_layer(text, k, detail)) for k in layers[:: max(1, len(layers) // 3)]]
     return sum(sizes) * len(layers) / max(len(sizes), 1)
@@ -131,7 +131,7 @@ def _fit_tokens(text: TextView, room: int) -> tuple[str | None, list[str]]:
 
 
 def _fit_windows(
-    text: TextView, layers: list[int], room: int
+    text: TextView, layers: list[Layer], room: int
 ) -> tuple[list[dict[str, Any]], list[str]]:
     packed: list[dict[str, Any]] = []
     for number, window in enumerate(text.windows):
@@ -194,7 +194,7 @@ def _top_queries(text: TextView, detail: Detail) -> int:
     return 0 if told or not detail.keys else min(detail.queries, text.query_len)
 
 
-def _pack_layer(text: TextView, layer: int, detail: Detail) -> dict[str, Any] | None:
+def _pack_layer(text: TextView, layer: Layer, detail: Detail) -> dict[str, Any] | None:
     view = text.layers.get(layer)
     if view is None:
         return None

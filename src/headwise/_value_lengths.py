@@ -1,0 +1,32 @@
+"""How long values are, where they lie or where a projection takes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from headwise._arrays import Array, to_numpy, widen
+from headwise._errors import shape_text
+from headwise._prepare import Prepared
+
+
+def value_lengths(prepared: Prepared, projection: Any) -> Array:
+    """Return ``‖v_j W_O‖`` of every head and key, or ``‖v_j‖``: ``(..., num_heads, kv_len)``."""
+    sizes, working = prepared.sizes, prepared.working_dtype
+    value = widen(prepared.value)
+    kv_heads = value.shape[-3] if value.ndim > 2 else 1
+    if projection is not None:
+        weight = np.asarray(widen(to_numpy("projection", projection)), working)
+        if weight.ndim != 3 or weight.shape[:2] != (sizes.heads, sizes.value_dim):
+            raise ValueError(
+                "projection must have shape (num_heads, value_dim, d_model) = "
+                f"({sizes.heads}, {sizes.value_dim}, ...), got {shape_text(weight.shape)}"
+            )
+    lengths = np.empty((*sizes.outer, sizes.heads, sizes.kv_len), np.float64)
+    value = value.reshape(*value.shape[:-3], kv_heads, *value.shape[-2:])
+    for head in range(sizes.heads):
+        v = value[..., head * kv_heads // sizes.heads, :, :]
+        arrived = v if projection is None else np.asarray(v, working) @ weight[head]
+        lengths[..., head, :] = np.sqrt(np.sum(np.square(arrived, dtype=np.float64), axis=-1))
+    return lengths.reshape(*sizes.rows[:-1], sizes.kv_len)
