@@ -5,6 +5,9 @@ As fast as fused, as visible as eager. Start with `scaled_dot_product_attention`
 apart; `MultiHeadAttention` adds the projections. `headwise.reference` is all of it in plain NumPy.
 """
 
+from importlib import import_module as _import_module
+from typing import Any as _Any
+
 from headwise import _threadpoolctl, biases, masks, observers, reference, statistics
 from headwise._threads import get_num_threads, set_num_threads
 from headwise.attention import scaled_dot_product_attention
@@ -55,3 +58,10 @@ __all__ = [
 ]
 
 _threadpoolctl.register()
+
+
+def __getattr__(name: str) -> _Any:
+    """Import what `import headwise` leaves for later, once it is asked for."""
+    if name in {"adapters", "conformance", "lens"}:
+        return _import_module(f"headwise.{name}")
+    raise AttributeError(f"module 'headwise' has no attribute {name!r}")

@@ -16,26 +16,26 @@ import headwise
 from headwise import causal, lens, reference
 from headwise.lens import sums, tables
 from headwise.lens.measures import MEASURES, PATTERNS, patterns_of
-from headwise.lens.texts import LayerTexts, Tokens, text_views, wanted
+from headwise.lens.texts import LayerTexts, Place, Tokens, text_view, wanted
 from tests.support import draw, refuses
 
 
-def read(inputs: Any, ids: Any = None, pieces: Any = (), layer: Any = 0) -> LayerTexts:
+def read(inputs: Any, ids: Any = None, pieces: Any = ()) -> LayerTexts:
     """Have one layer read texts: all at once, or cut before some queries, as in generation."""
     query, key, value = inputs
-    texts, tokens = LayerTexts(layer, keep=2), None if ids is None else Tokens(ids)
-    edges = [0, *pieces, query.shape[-2]]
+    texts, edges = LayerTexts(keep=2), [0, *pieces, query.shape[-2]]
     for begin, end in pairwise(edges):
-        part = None if tokens is None else Tokens(tokens.ids[:, :end])
+        tokens = None if ids is None else Tokens(ids[:, :end])
+        place = Place(end - begin, end, begin, tokens=tokens, induction_distance=5)
         seen = headwise.observe(
             query[:, :, begin:end],
             key[:, :, :end],
             value[:, :, :end],
             causal(),
             query_offset=begin,
-            statistics=wanted(end - begin, end, placed=True, tokens=part),
+            statistics=wanted(place),
         )
-        texts.add(seen, np.full(len(query), begin), part)
+        texts.add(seen, place)
     return texts
 
 
@@ -85,6 +85,7 @@ def test_numbers_are_the_oracles(inputs: Any, ids: Any) -> None:
         "max_score": mean(true.max_score),
         "largest_score": true.max_score.max(axis=(0, 2)),
         "sink_rate": (true.normalized_received[..., 0] > sums.SINK).mean(axis=0),
+        "induction_diagonal": np.diagonal(weights, -5, axis1=2, axis2=3).mean(axis=(0, 2)),
         "vertical": np.sort(true.received, -1)[..., -3:].sum(axis=(0, 2)) / (3 * 40),
     }
     for name, want in expected.items():
@@ -115,7 +116,7 @@ def test_copies_are_found_by_loops(inputs: Any, ids: Any) -> None:
 def test_texts_read_in_pieces_are_the_same(inputs: Any, ids: Any, pieces: Any) -> None:
     whole, cut = read(inputs, ids), read(inputs, ids, pieces)
     same(atlas_of(inputs, ids), atlas_of(inputs, ids, pieces))
-    one, other = (text_views([texts], 1, "x", None)[0] for texts in (whole, cut))
+    one, other = (text_view({0: texts}, 1, "x", None) for texts in (whole, cut))
     assert (one.query_len, one.kv_len, one.block) == (other.query_len, other.kv_len, other.block)
     assert one.distances == other.distances
     for name in ("block_mean", "block_max", "received", "entropy", "offset_mass", "top_weights"):
@@ -125,7 +126,7 @@ def test_texts_read_in_pieces_are_the_same(inputs: Any, ids: Any, pieces: Any) -
 
 def test_maps_grow_and_become_coarser(rng: np.random.Generator) -> None:
     inputs = draw(rng, (1, 2), (300, 300), (4, 4))
-    view = text_views([read(inputs, pieces=range(3, 300))], 0, "x", None)[0]
+    view = text_view({0: read(inputs, pieces=range(3, 300))}, 0, "x", None)
     weights = reference.attention(*inputs, causal()).weights[0]
     assert view.block == (2, 2)
     blocks = weights.reshape(2, 150, 2, 150, 2)
@@ -214,7 +215,7 @@ def test_saved_and_loaded_it_is_the_same(sample: lens.Atlas, tmp_path: Path) -> 
 def test_names_of_layers_are_saved(rng: np.random.Generator, tmp_path: Path) -> None:
     atlas = lens.Atlas(model="t5")
     for name in ("encoder.0", "decoder.0"):
-        atlas.add(name, read(draw(rng, (1, 2), (9, 9)), layer=name).close())
+        atlas.add(name, read(draw(rng, (1, 2), (9, 9))).close())
     atlas.save(tmp_path / "a.nc")
     assert lens.Atlas.load(tmp_path / "a.nc").layers == ["encoder.0", "decoder.0"]
 

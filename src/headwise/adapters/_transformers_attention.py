@@ -11,7 +11,7 @@ from headwise._arrays import Array
 from headwise._mask_kinds import Dense, Mask
 from headwise.adapters._transformers_calls import AttentionCall, compute, intercepted
 from headwise.adapters._transformers_layers import is_cross_attention
-from headwise.adapters._transformers_masks import MaskTensor, Visible
+from headwise.adapters._transformers_masks import MaskTensor, Visible, positional
 from headwise.adapters._transformers_readers import EVERYTHING, padding
 from headwise.adapters._transformers_refusals import (
     refuse_dropout,
@@ -81,6 +81,7 @@ def attention_function(
         softcap=softcap,
         sink_logits=plain(s_aux),
         query_offset=seen.query_offset,
+        first_key=seen.first_key,
         real_queries=seen.real_queries,
         real_keys=seen.real_keys,
         weights_wanted=_weights_wanted(others),
@@ -99,13 +100,15 @@ class _Seen(NamedTuple):
     query_offset: int | None = None
     real_queries: Array | None = None
     real_keys: Array | None = None
+    first_key: int = 0
 
 
 def _seen(module: Any, mask: Any, query: Any, key: Any, is_causal: bool | None) -> _Seen:
     lengths = (query.shape[-2], key.shape[-2])
     if mask is None:
         _refuse_silent_causality(module, is_causal, lengths[0])
-        return _Seen()
+        same = lengths[0] == lengths[1] and not is_cross_attention(module)
+        return _Seen(query_offset=0 if same else None)
     if isinstance(mask, MaskTensor) and mask.intact and mask.shape[-2:] == lengths:
         return _structured(module, mask.visible)
     refuse_gradients({"attention_mask": mask})
@@ -113,11 +116,11 @@ def _seen(module: Any, mask: Any, query: Any, key: Any, is_causal: bool | None) 
 
 
 def _structured(module: Any, visible: Visible) -> _Seen:
-    queries = visible.real_queries
-    if visible.bidirectional and is_cross_attention(module):
-        queries = None
+    queries, offset = visible.real_queries, visible.query_offset
     mask = None if visible.mask == EVERYTHING else visible.mask
-    return _Seen(mask, None, visible.query_offset, queries, visible.real_keys)
+    if visible.bidirectional and is_cross_attention(module):
+        queries, offset = None, offset if mask is not None and positional(mask) else None
+    return _Seen(mask, None, offset, queries, visible.real_keys, visible.first_key)
 
 
 def _dense(module: Any, mask: torch.Tensor, lengths: tuple[int, int]) -> _Seen:

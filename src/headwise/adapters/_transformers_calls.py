@@ -44,6 +44,8 @@ class AttentionCall:
     query_offset
         Where query 0 stands on the keys' axis; None where that has no meaning (a decoder's queries
         and an encoder's keys), or where the model said it by a dense mask only.
+    first_key
+        Where key 0 stands in the text: a window's cache lets go of the first ones.
     weights_wanted
         Whether the model was asked for its weights (``output_attentions=True``).
 
@@ -69,6 +71,7 @@ class AttentionCall:
     softcap: float | None = None
     sink_logits: Any = None
     query_offset: int | None = None
+    first_key: int = 0
     real_queries: Array | None = None
     real_keys: Array | None = None
     weights_wanted: bool = False

@@ -38,6 +38,7 @@ class Visible:
     real_queries: Array | None = None  # (batch or 1, query_len)
     real_keys: Array | None = None  # (batch or 1, kv_len)
     bidirectional: bool = False
+    first_key: int = 0  # where key 0 stands in the text
 
 
 class MaskTensor(Deferred):
@@ -119,12 +120,14 @@ def _visible(queries: Array, keys: Array, real: Any, asked: dict[str, Any]) -> V
         mask = both([read(function, Places(queries, keys)), padding(tokens.given_keys)])
     except Unread:
         mask = Dense(_ask(asked).numpy())
-    if tokens.bidirectional and len(queries) != len(keys) and not _positional(mask):
+    if tokens.bidirectional and len(queries) != len(keys) and not positional(mask):
         offset = None  # of a decoder's queries and an encoder's keys
-    return Visible(mask, offset, tokens.queries, tokens.keys, tokens.bidirectional)
+    first_key = int(asked["kv_offset"])
+    return Visible(mask, offset, tokens.queries, tokens.keys, tokens.bidirectional, first_key)
 
 
-def _positional(mask: Mask) -> bool:
+def positional(mask: Mask) -> bool:
+    """Tell whether what a mask shows depends on where queries and keys stand."""
     bands = [part for part in operands(mask, Mask) if isinstance(part, Band)]
     return any(band != EVERYTHING for band in bands)
 

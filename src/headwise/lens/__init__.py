@@ -1,7 +1,7 @@
 """The lens: models or recordings in; tables, pictures and pages of heads out.
 
-`profile` reads a recording (`load`, `load_sample`) and gives an `Atlas`, `compare` two of them;
-`write_page` and `write_picture` show one.
+`watch` a model while it runs, or `profile` a recording (`load`, `load_sample`): either gives an
+`Atlas`. `compare` two of them; `write_page` and `write_picture` show one.
 """
 
 from pathlib import Path
@@ -11,6 +11,7 @@ from headwise.lens.comparison import Change, Comparison, compare
 from headwise.lens.measures import MEASURES, Measure
 from headwise.lens.profile import profile
 from headwise.lens.recording import Layer, Recording, RecordingError, load, load_sample
+from headwise.lens.watching import watch
 
 __all__ = [
     "MEASURES",
@@ -26,6 +27,7 @@ __all__ = [
     "load_sample",
     "merge",
     "profile",
+    "watch",
     "write_page",
     "write_picture",
 ]

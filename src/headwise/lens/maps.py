@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from headwise._arrays import Array
-from headwise.lens.views import Layer, Window
-from headwise.observation import Observation
+from headwise.lens.views import Window
 
 MAP_SIZE = 128  # rows and columns of a map at most, when a text begins
 WINDOW = 48  # queries and keys of a rectangle of exact weights
@@ -20,7 +21,7 @@ class BlockSums:
     generated. Where it grows too large, blocks become twice as large.
     """
 
-    def __init__(self, seen: Observation, item: int) -> None:
+    def __init__(self, seen: Any, item: int) -> None:
         found = seen.block_map
         self.block = (found.block_queries, found.block_keys)
         shown = ~np.isneginf(seen.lse[item])
@@ -76,8 +77,8 @@ class BlockSums:
         self.rows = np.add.reduceat(self.rows, np.arange(0, self.rows.shape[1], 2), axis=1)
 
 
-def choose_windows(seen: Observation, item: int, layer: Layer) -> list[Window]:
-    """Return a rectangle of exact weights of each head, where there is most to see.
+def choose_windows(seen: Any, item: int) -> list[Window]:
+    """Return a rectangle of exact weights of each head of a layer, where there is most to see.
 
     That is around the largest weight away from the first keys and from the diagonal, which the map
     shows anyway. None where the map itself is exact.
@@ -96,7 +97,7 @@ def choose_windows(seen: Observation, item: int, layer: Layer) -> list[Window]:
         i = _centred(int(row), found.block_queries, queries)
         j = _centred(int(column), found.block_keys, keys)
         weights = seen.weights(heads=head, queries=i, keys=j)[item]
-        windows.append(Window(layer, head, i.start, j.start, np.asarray(weights, np.float32)))
+        windows.append(Window(0, head, i.start, j.start, np.asarray(weights, np.float32)))
     return windows
 
 

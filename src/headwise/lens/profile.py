@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import PurePath
 from typing import Any
 
 import numpy as np
 
-from headwise._arrays import Array
 from headwise.lens.atlas import Atlas
 from headwise.lens.recording import Layer, Recording, RecordingError
-from headwise.lens.texts import LayerTexts, Tokens, text_views, wanted
+from headwise.lens.texts import LayerTexts, Place, Tokens, text_view, wanted
 from headwise.masks import causal
 from headwise.observation import Observation, observe
 from headwise.reference import resolve_offset
@@ -53,16 +53,15 @@ def profile(
     """
     attention = _Attention(recording, query_offset, scale, num_threads)
     atlas = Atlas(model=recording.model or recording.source, facts=facts_of(recording))
-    layers: list[LayerTexts] = []
+    layers: dict[Any, LayerTexts] = {}
     for done, (number, layer) in enumerate(recording.layers.items()):
         if progress:
             progress(done / len(recording.layers), f"layer {number}")
-        texts = LayerTexts(number, keep=1)
-        texts.add(attention.observe(layer), attention.first_position, attention.tokens)
+        texts = layers[number] = LayerTexts(keep=1)
+        texts.add(attention.observe(layer), attention.place)
         atlas.add(number, texts.close())
-        layers.append(texts)
     name = recording.text[:60] or PurePath(recording.source).name or "recording"
-    atlas.texts = text_views(layers, 0, name, recording.tokens, int(attention.position))
+    atlas.texts = [text_view(layers, 0, name, recording.tokens)]
     if progress:
         progress(1.0, "done")
     return atlas
@@ -81,7 +80,7 @@ def facts_of(r: Recording) -> list[str]:
     return [length, heads, seen, "float32" if single else "float64"]
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Attention:
     """How the layers of a recording attend."""
 
@@ -102,9 +101,7 @@ class _Attention:
                 layer.key[None],
                 layer.value[None],
                 mask,
-                statistics=wanted(
-                    recording.query_len, recording.kv_len, placed=self.placed, tokens=self.tokens
-                ),
+                statistics=wanted(self.place),
                 query_offset=self.query_offset,
                 scale=self.scale,
                 num_threads=self.num_threads,
@@ -115,27 +112,18 @@ class _Attention:
             raise RecordingError(f"the mask blocks every key for every query: {_POLARITY}")
         return seen
 
-    @property
-    def placed(self) -> bool:
-        """Whether it is known where the queries stand among the keys."""
-        return self.query_offset is not None or self.recording.query_len == self.recording.kv_len
+    @cached_property
+    def place(self) -> Place:
+        """Where queries and keys stand."""
+        r = self.recording
+        known = self.query_offset is not None or r.query_len == r.kv_len
+        position = int(resolve_offset(self.query_offset, None, r.query_len, r.kv_len))
+        return Place(r.query_len, r.kv_len, position if known else None, tokens=self._tokens())
 
-    @property
-    def tokens(self) -> Tokens | None:
-        """The tokens, where queries and keys are the same and some repeat."""
+    def _tokens(self) -> Tokens | None:
+        """Return the tokens, where queries and keys are the same and some repeat."""
         r = self.recording
         if r.token_ids is None or r.query_len != r.kv_len:
             return None
         tokens = Tokens(np.asarray(r.token_ids).reshape(1, -1))
         return tokens if tokens.repeated.any() else None
-
-    @property
-    def position(self) -> int:
-        """Where the first query stands on the keys' axis."""
-        r = self.recording
-        return int(resolve_offset(self.query_offset, None, r.query_len, r.kv_len))
-
-    @property
-    def first_position(self) -> Array | None:
-        """The same for `LayerTexts`."""
-        return np.array([self.position]) if self.placed else None

@@ -64,11 +64,12 @@ def _is_extreme(name: str) -> bool:
     return name.startswith("largest")
 
 
-def of_rows(seen: Observation, first_position: Array | None) -> Sums:
+def of_rows(seen: Observation, first_position: int | None, dropped: int = 0) -> Sums:
     """Sum up the row statistics of ``(batch, num_heads, query_len)``.
 
-    ``first_position`` is where the first query of each text stands in it; None where that means
-    nothing, as in cross-attention.
+    ``first_position`` is where the first query stands in its text; None where that means nothing,
+    as in cross-attention. ``dropped`` says how many tokens stand before the first key: a window's
+    cache lets go of them.
     """
     shown = ~np.isneginf(seen.lse)
     sums: Sums = {
@@ -80,22 +81,33 @@ def of_rows(seen: Observation, first_position: Array | None) -> Sums:
         if name in seen.statistics:
             sums[name] = _total(getattr(seen, name), shown)
     if first_position is not None:
-        sums |= _placed(seen, shown, first_position)
+        sums |= _placed(seen, shown, first_position, dropped)
     return sums
 
 
-def _placed(seen: Observation, shown: Array, first_position: Array) -> Sums:
+def _placed(seen: Observation, shown: Array, first_position: int, dropped: int) -> Sums:
     """Sum up what depends on positions."""
-    positions = first_position[:, None] + np.arange(shown.shape[-1])
-    later = shown & (positions > 0)[:, None]
-    sums: Sums = {"placed_rows": _count(shown), "later_rows": _count(later)}
-    for name in LATER:
-        sums[name] = _total(getattr(seen, name), later)
-    offsets = positions[:, None] - seen.argmax
+    positions = first_position + np.arange(shown.shape[-1])
+    later = shown & (positions > 0)
+    first = _total(seen.first_weight, later)
+    sums: Sums = {
+        "placed_rows": _count(shown),
+        "later_rows": _count(later),
+        "previous_weight": _total(seen.previous_weight, later),
+        "first_weight": 0 * first if dropped else first,
+    }
+    offsets = positions - dropped - seen.argmax
     near = shown & (abs(offsets) <= REACH) & (seen.argmax >= 0)
     counts = np.zeros((shown.shape[1], 2 * REACH + 1), np.int64)
     np.add.at(counts, (np.nonzero(near)[1], offsets[near] + REACH), 1)
     return sums | {"argmax_offsets": counts}
+
+
+def of_diagonal(weights: Array, first_position: int, distance: int) -> Sums:
+    """Sum up the ``(batch, num_heads, query_len)`` weights at a fixed distance."""
+    reaches = first_position + np.arange(weights.shape[-1]) >= distance
+    which = np.broadcast_to(reaches, weights.shape)
+    return {"induction_mass": _total(weights, which), "induction_pairs": _count(which)}
 
 
 def of_copies(stripes: Mapping[str, Array], repeated: Array) -> Sums:

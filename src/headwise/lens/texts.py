@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +13,6 @@ from headwise._arrays import Array
 from headwise.lens import sums
 from headwise.lens.maps import MAP_SIZE, BlockSums, choose_windows
 from headwise.lens.views import Layer, LayerView, TextView, Window
-from headwise.observation import Observation
 
 TOP = 4  # largest weights of each query that are kept
 
@@ -36,21 +36,50 @@ class Tokens:
         )
 
 
-def wanted(queries: int, keys: int, *, placed: bool, tokens: Tokens | None) -> list[Any]:
-    """Return the statistics that a layer's share of a text is made from.
+@dataclass(frozen=True)
+class Place:
+    """Where the queries and keys of an attention call stand in their texts.
 
-    ``placed``: queries and keys are the same tokens, so that positions mean something.
+    Attributes
+    ----------
+    queries, keys
+        How many there are.
+    first_position
+        Where the first query stands in its text; None where queries and keys are of different
+        sequences, as in cross-attention.
+    dropped
+        How many tokens stand before the first key: a window's cache lets go of them.
+    tokens
+        The tokens up to the last query, where they are known.
+    induction_distance
+        The distance at which induction heads look, where a text was made for that.
     """
+
+    queries: int
+    keys: int
+    first_position: int | None = None
+    dropped: int = 0
+    tokens: Tokens | None = None
+    induction_distance: int | None = None
+
+
+def wanted(place: Place) -> list[Any]:
+    """Return the statistics that a layer's share of a text is made from."""
+    placed = place.first_position is not None
     chosen: list[Any] = [*sums.statistics_of_rows(placed=placed), "received", "viewer_count"]
     chosen += ["head_products", statistics.top_keys(TOP), statistics.block_map(MAP_SIZE, MAP_SIZE)]
     if placed:
         chosen += [statistics.offset_mass("log"), statistics.pair_count("log")]
-    if placed and tokens is not None:
-        target, _, source = tokens.of_queries(queries, keys)
+    if placed and place.tokens is not None:
+        target, _, source = place.tokens.of_queries(place.queries, place.keys)
         chosen += [
             statistics.stripe(target, source, shift=-1, name="induction"),
             statistics.stripe(target, source, name="same_token"),
         ]
+    if place.first_position is not None and place.induction_distance is not None:
+        positions = place.first_position - place.dropped + np.arange(place.queries)
+        behind = np.arange(place.keys) + place.induction_distance
+        chosen.append(statistics.stripe(positions, behind, name="diagonal"))
     return chosen
 
 
@@ -70,63 +99,72 @@ class LayerTexts:
 
     Parameters
     ----------
-    layer
-        Its number or name.
     keep
         Of how many of the texts views are kept.
     """
 
-    def __init__(self, layer: Layer, keep: int) -> None:
-        self.layer = layer
+    def __init__(self, keep: int) -> None:
         self.sums: sums.Sums = {}
         self.keep = keep
         self.kept: list[_Kept] = []
         self.queries = self.keys = 0
+        self.begin = 0  # where the first query stands
+        self.tokens: Tokens | None = None
         self._distances: sums.Sums = {}  # of each text
         self._received: Array | None = None
         self._viewers: Array | None = None
 
-    def add(self, seen: Observation, first_position: Array | None, tokens: Tokens | None) -> None:
-        """Add an observation ``(batch, num_heads, query_len)`` of the queries that follow."""
-        sums.add(self.sums, sums.of_rows(seen, first_position))
-        sums.add(self.sums, {"products": seen.head_products.sum(axis=0)})
-        if first_position is not None:
-            sums.add(self._distances, sums.of_distances(seen.offset_mass, seen.pair_count.values))
-        if "induction" in seen.statistics and tokens is not None:
-            self._add_copies(seen, tokens)
-        self._add_received(seen.received, seen.viewer_count)
-        self._add_views(seen)
-        self.queries += seen.lse.shape[-1]
+    def add(self, seen: Any, place: Place) -> None:
+        """Add an observation ``(batch, num_heads, query_len)`` of the queries that follow.
 
-    def _add_copies(self, seen: Observation, tokens: Tokens) -> None:
-        _, repeated, _ = tokens.of_queries(seen.lse.shape[-1], self.keys)
+        It must hold the statistics that `wanted` names, as NumPy arrays.
+        """
+        if self.queries == 0:
+            self.begin = place.first_position or 0
+        sums.add(self.sums, sums.of_rows(seen, place.first_position, place.dropped))
+        sums.add(self.sums, {"products": seen.head_products.sum(axis=0)})
+        if place.first_position is not None:
+            sums.add(self._distances, sums.of_distances(seen.offset_mass, seen.pair_count.values))
+        if "induction" in seen.statistics and place.tokens is not None:
+            self._add_copies(seen, place.tokens)
+        if "diagonal" in seen.statistics:
+            distance = place.induction_distance or 0
+            more = sums.of_diagonal(seen.diagonal, place.first_position or 0, distance)
+            sums.add(self.sums, more)
+        self._add_received(seen.received, seen.viewer_count, place.dropped)
+        self._add_views(seen, place.dropped)
+        self.queries += place.queries
+        self.tokens = place.tokens
+
+    def _add_copies(self, seen: Any, tokens: Tokens) -> None:
+        _, repeated, _ = tokens.of_queries(seen.lse.shape[-1], 0)
         copies = np.maximum(seen.same_token - seen.self_weight, 0)
         stripes = {"induction": seen.induction, "duplicate_token": copies}
         sums.add(self.sums, sums.of_copies(stripes, repeated))
 
-    def _add_received(self, received: Array, viewers: Array) -> None:
-        self.keys = received.shape[-1]
+    def _add_received(self, received: Array, viewers: Array, dropped: int) -> None:
         if self._received is None or self._viewers is None:
-            self._received = np.asarray(received, np.float64)
-            self._viewers = np.array(viewers)
-            return
-        more = [(0, 0), (0, 0), (0, max(0, self.keys - self._received.shape[-1]))]
+            self._received = np.zeros((*received.shape[:2], 0))
+            self._viewers = np.zeros((*received.shape[:2], 0), np.int64)
+        end = dropped + received.shape[-1]
+        self.keys = max(self.keys, end)
+        more = [(0, 0), (0, 0), (0, self.keys - self._received.shape[-1])]
         self._received, self._viewers = np.pad(self._received, more), np.pad(self._viewers, more)
-        last = slice(self._received.shape[-1] - self.keys, None)  # a window's cache lets go of keys
-        self._received[..., last] += received
-        self._viewers[..., last] += viewers
+        self._received[..., dropped:end] += received
+        self._viewers[..., dropped:end] += viewers
 
-    def _add_views(self, seen: Observation) -> None:
+    def _add_views(self, seen: Any, dropped: int) -> None:
         begins = not self.kept
         for item in range(min(self.keep, seen.lse.shape[0])):
             if begins:
-                self.kept.append(_Kept(BlockSums(seen, item)))
-                self.kept[item].windows = choose_windows(seen, item, self.layer)
+                self.kept.append(_Kept(BlockSums(seen, item), windows=choose_windows(seen, item)))
             else:
-                self.kept[item].map.append(seen.weights()[item])
-            self.kept[item].entropy.append(np.asarray(seen.entropy[item], np.float32))
-            self.kept[item].top_weights.append(np.asarray(seen.top_keys.weights[item], np.float32))
-            self.kept[item].top_keys.append(np.asarray(seen.top_keys.keys[item], np.int32))
+                weights = np.pad(seen.weights()[item], [(0, 0), (0, 0), (dropped, 0)])
+                self.kept[item].map.append(weights)
+            kept, keys = self.kept[item], seen.top_keys.keys[item]
+            kept.entropy.append(np.asarray(seen.entropy[item], np.float32))
+            kept.top_weights.append(np.asarray(seen.top_keys.weights[item], np.float32))
+            kept.top_keys.append(np.where(keys < 0, -1, keys + dropped).astype(np.int32))
 
     def close(self) -> sums.Sums:
         """Return the sums of all texts, now that they are whole."""
@@ -157,45 +195,29 @@ class LayerTexts:
         return view, kept.map.block, kept.windows
 
 
-def text_views(
-    layers: list[LayerTexts],
-    item: int,
-    name: str,
-    tokens: list[str] | None,
-    first_position: int = 0,
-) -> list[TextView]:
-    """Return a text as its layers saw it: one view for each shape of query and key.
+def text_view(
+    layers: Mapping[Layer, LayerTexts], item: int, name: str, tokens: list[str] | None
+) -> TextView:
+    """Return a text as some layers saw it, all with the same queries and keys.
 
     ``tokens`` are those of the keys; they are left out where their number is another.
     """
-    shapes: dict[tuple[int, int], list[LayerTexts]] = {}
-    for layer in layers:
-        if item < len(layer.kept):
-            shapes.setdefault((layer.queries, layer.keys), []).append(layer)
-    return [
-        _text_view(group, item, name, tokens, first_position) for group in shapes.values() if group
-    ]
-
-
-def _text_view(
-    layers: list[LayerTexts], item: int, name: str, tokens: list[str] | None, first_position: int
-) -> TextView:
-    views = {layer.layer: layer.view(item) for layer in layers}
+    views = {layer: texts.view(item) for layer, texts in layers.items()}
+    any_of_them = next(iter(layers.values()))
     curves = np.array([view.offset_mass for view, _, _ in views.values()])
     there = np.flatnonzero(~np.isnan(curves).all(axis=(0, 1)))
     within = slice(there[0], there[-1] + 1) if len(there) else slice(0, 0)
-    trimmed = {
-        layer: replace(view, offset_mass=np.nan_to_num(view.offset_mass[:, within]))
-        for layer, (view, _, _) in views.items()
-    }
     return TextView(
         name,
-        tokens if tokens is not None and len(tokens) == layers[0].keys else None,
-        layers[0].queries,
-        layers[0].keys,
-        first_position,
+        tokens if tokens is not None and len(tokens) == any_of_them.keys else None,
+        any_of_them.queries,
+        any_of_them.keys,
+        any_of_them.begin,
         next(iter(views.values()))[1],
         sums.distances()[within],
-        trimmed,
-        [window for _, _, windows in views.values() for window in windows],
+        {
+            layer: replace(view, offset_mass=np.nan_to_num(view.offset_mass[:, within]))
+            for layer, (view, _, _) in views.items()
+        },
+        [replace(w, layer=layer) for layer, (_, _, found) in views.items() for w in found],
     )
