@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,9 @@ class Atlas:
         What was looked at, a few words each.
     notes
         What a reader must know, a sentence each.
+    heads
+        The heads' numbers, in the order of all tables' columns: 0, 1, 2, ... unless some were
+        selected.
 
     Examples
     --------
@@ -51,6 +54,7 @@ class Atlas:
     texts: list[TextView] = field(default_factory=list)
     facts: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    heads: list[int] = field(default_factory=list)
 
     # ---- what is in it
 
@@ -93,7 +97,7 @@ class Atlas:
 
     def name(self, row: int, head: int) -> str:
         """Return what a head is called, ``layer.head``."""
-        return f"{self.layers[row]}.{head}"
+        return f"{self.layers[row]}.{self.heads[head]}"
 
     def kinds(self) -> list[Measure]:
         """Return the kinds of head that these texts can show."""
@@ -142,6 +146,26 @@ class Atlas:
         kept.add(self.parts.setdefault(layer, {}), sums)
         if all(isinstance(number, int) for number in self.parts):
             self.parts = dict(sorted(self.parts.items(), key=lambda part: int(part[0])))
+        self.heads += range(len(self.heads), self.num_heads)
+
+    def select(self, *, heads: Iterable[int]) -> Atlas:
+        """Return the atlas of some heads alone, which keep their numbers.
+
+        Examples
+        --------
+        >>> from headwise import lens
+        >>> few = lens.profile(lens.load_sample()).select(heads=[3, 6])
+        >>> few.num_heads, few.strongest("induction", 2)
+        (2, [('18.6', 0.578...), ('17.3', 0.563...)])
+        """
+        wanted = list(dict.fromkeys(heads))
+        missing = [head for head in wanted if head not in self.heads]
+        if missing or not wanted:
+            raise ValueError(f"heads must be among {self.heads}, got {wanted}")
+        places = [self.heads.index(head) for head in wanted]
+        parts = {layer: _of_heads(part, places) for layer, part in self.parts.items()}
+        texts = [_text_of_heads(text, places) for text in self.texts]
+        return replace(self, parts=parts, texts=texts, heads=wanted)
 
     def merge(self, *others: Atlas) -> Atlas:
         """Return the atlas of all texts of this and other atlases of the same model.
@@ -154,12 +178,17 @@ class Atlas:
         >>> both.num_texts, both.find("induction") == one.find("induction")
         (2, True)
         """
-        whole = Atlas(model=self.model, facts=list(self.facts))
+        whole = Atlas(model=self.model, facts=list(self.facts), heads=list(self.heads))
         for atlas in (self, *others):
             if whole.parts and atlas.parts and atlas.parts.keys() != whole.parts.keys():
                 raise ValueError(
                     "atlases of different layers cannot be merged, got layers "
                     f"{whole.layers} and {atlas.layers}"
+                )
+            if whole.parts and atlas.heads != whole.heads:
+                raise ValueError(
+                    f"atlases of different heads cannot be merged, got heads {whole.heads} and "
+                    f"{atlas.heads}"
                 )
             for layer, part in atlas.parts.items():
                 whole.add(layer, part)
@@ -181,6 +210,7 @@ class Atlas:
             self.numbers,
             self.texts,
             notes,
+            self.heads,
         )
 
     def save(self, path: str | Path) -> None:
@@ -238,3 +268,21 @@ def merge(atlases: Iterable[Atlas]) -> Atlas:
     """Merge atlases of the same model; see `Atlas.merge`."""
     first, *others = atlases
     return first.merge(*others)
+
+
+def _of_heads(part: kept.Sums, places: list[int]) -> kept.Sums:
+    there = [place for place in places if place < len(part["rows"])]
+    some = {name: array[there] for name, array in part.items()}
+    if "products" in some:
+        some["products"] = some["products"][:, there]
+    return some
+
+
+def _text_of_heads(text: TextView, places: list[int]) -> TextView:
+    layers = {}
+    for layer, view in text.layers.items():
+        arrays = {name: array for name, array in vars(view).items() if array is not None}
+        layers[layer] = replace(view, **{name: array[places] for name, array in arrays.items()})
+    columns = {place: column for column, place in enumerate(places)}
+    windows = [replace(w, head=columns[w.head]) for w in text.windows if w.head in columns]
+    return replace(text, layers=layers, windows=windows)

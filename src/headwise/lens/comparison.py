@@ -39,14 +39,15 @@ class Comparison:
 
     Attributes
     ----------
-    layers
-        Layers of both.
+    names, layers, heads
+        What the two are called, and the layers and heads of both.
     before, after
         Measures that both have, ``(num_layers, num_heads)``.
     """
 
     names: tuple[str, str]
     layers: list[Layer]
+    heads: list[int]
     before: dict[str, Array]
     after: dict[str, Array]
 
@@ -88,7 +89,7 @@ class Comparison:
         most = max(scaled, key=lambda name: -1.0 if np.isnan(scaled[name]) else scaled[name])
         return Change(
             self.layers[row],
-            head,
+            self.heads[head],
             float(self.amounts[row, head]),
             most,
             float(self.before[most][row, head]),
@@ -118,7 +119,7 @@ def compare(before: Atlas, after: Atlas) -> Comparison:
     np.False_
     """
     layers = [layer for layer in before.layers if layer in after.parts]
-    if not layers or before.num_heads != after.num_heads:
+    if not layers or before.heads != after.heads:
         raise ValueError(
             "atlases can be compared where layers and heads are the same, got "
             f"{len(before.layers)} × {before.num_heads} and {len(after.layers)} × "
@@ -130,6 +131,7 @@ def compare(before: Atlas, after: Atlas) -> Comparison:
     return Comparison(
         (before.model or "before", after.model or "after"),
         layers,
+        before.heads,
         {name: one[name][rows[0]] for name in names},
         {name: other[name][rows[1]] for name in names},
     )

@@ -48,7 +48,8 @@ def head_figure(report: Report, text: TextView, layer: Layer, head: int) -> Figu
     bar = figure.colorbar(image, ax=axis, location="bottom", shrink=0.5, aspect=30)
     bar.set_label(f"{_what(text)}, on a square-root scale")
     _label_roots(bar, float(image.get_clim()[1]))
-    figure.supxlabel(fill(caption(text, layer, head, report.notes), 150), fontsize=8, color="0.35")
+    told = caption(text, f"{layer}.{report.number(head)}", report.notes)
+    figure.supxlabel(fill(told, 150), fontsize=8, color="0.35")
     return figure
 
 
@@ -75,11 +76,11 @@ def paint_map(axis: Axes, text: TextView, layer: Layer, head: int) -> Any:
     return image
 
 
-def caption(text: TextView, layer: Layer, head: int, notes: list[str]) -> str:
+def caption(text: TextView, name: str, notes: list[str]) -> str:
     """Return what a reader must know of a head's picture."""
     cells = f"Each cell is the {_what(text)}" if text.block != (1, 1) else "Each cell is one weight"
     parts = [
-        f"Head {layer}.{head}, {text.query_len:,} queries down, {text.kv_len:,} keys across.",
+        f"Head {name}, {text.query_len:,} queries down, {text.kv_len:,} keys across.",
         f"{cells}; the weights of a query add to 1.",
         "Above: mean weight a key receives from the queries that see it; at the side: entropy of a "
         "query's weights, in nats.",

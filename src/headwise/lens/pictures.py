@@ -72,7 +72,7 @@ def draw_head(report: Report, layer: Layer, head: int, path: str | Path, text: i
     report
         What to show.
     layer, head
-        The layer's number and the head's, both from 0.
+        The layer's number and the head's column in the tables, both from 0.
     path
         Ends in ``.png``, ``.svg`` or another ending that Matplotlib knows.
     text
@@ -246,20 +246,20 @@ def _paint_grid(axis: Axes, report: Report, measure: str) -> None:
     low, top = ends(measure, table)
     none = ". Grey: no number" if np.isnan(table).any() else ""
     axis.set_title(f"{measure}: {m.meaning}{none}", fontsize=9, wrap=True)
-    _paint_cells(axis, table, report.layers, (low, top), colours=shades(), unit=m.unit)
+    _paint_cells(axis, table, report, (low, top), colours=shades(), unit=m.unit)
 
 
 def _paint_difference(axis: Axes, report: Report, table: Array, measure: str) -> None:
     m = MEASURES[measure]
     most = float(np.nanmax(np.abs(table), initial=0.0)) or 1.0
     axis.set_title(f"difference of {measure}: {m.meaning}", fontsize=9, wrap=True)
-    _paint_cells(axis, table, report.layers, (-most, most), colours=_DIVERGING, unit=m.unit)
+    _paint_cells(axis, table, report, (-most, most), colours=_DIVERGING, unit=m.unit)
 
 
 def _paint_cells(
     axis: Axes,
     table: Array,
-    layers: list[Layer],
+    report: Report,
     limits: tuple[float, float],
     *,
     colours: Any,
@@ -272,9 +272,10 @@ def _paint_cells(
     axis.set_xlabel("head")
     axis.set_ylabel("layer")
     step = 1 if table.size <= _LABELLED_CELLS else 4
-    axis.set_xticks(range(0, table.shape[1], step))
+    columns = range(0, table.shape[1], step)
+    axis.set_xticks(columns, [str(report.number(column)) for column in columns])
     rows = range(0, table.shape[0], step)
-    axis.set_yticks(rows, [str(layers[row]) for row in rows])
+    axis.set_yticks(rows, [str(report.layers[row]) for row in rows])
     if table.size <= _LABELLED_CELLS:
         _write_cells(axis, table, image)
     if axis.figure is not None:
@@ -319,7 +320,7 @@ def _paint_clear(axis: Axes, report: Report, entry: tuple[int, int, str, float] 
     row, head, kind, number = entry
     layer = report.layers[row]
     paint_map(axis, report.texts[0], layer, head)
-    axis.set_title(f"head {layer}.{head}: {kind} {number:.2f}", fontsize=9)
+    axis.set_title(f"head {report.name(row, head)}: {kind} {number:.2f}", fontsize=9)
     axis.xaxis.label.set_fontsize(7)
     axis.yaxis.label.set_fontsize(7)
     axis.tick_params(labelsize=7)

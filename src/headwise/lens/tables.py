@@ -34,7 +34,7 @@ def dataset_of(atlas: Atlas) -> xarray.Dataset:
     if numbers:
         variables["pattern"] = (_HEAD, patterns_of(numbers), {"rule": _rule(patterns_of)})
         variables |= _curves(sums, numbers)
-    coordinates = {"layer": atlas.layers, "head": np.arange(atlas.num_heads)}
+    coordinates = {"layer": atlas.layers, "head": atlas.heads}
     if "offset_mass" in variables:
         ends = np.array(kept.distances())
         coordinates["offset"] = ends[:, 0]
@@ -120,14 +120,15 @@ def load(path: str | Path) -> Atlas:
         raise ValueError(f"{path} does not exist")
     try:
         with xr.open_dataset(path, engine="h5netcdf") as numbers:
-            layers, model = numbers.layer.values.tolist(), str(numbers.attrs["model"])
+            layers, heads = numbers["layer"].values.tolist(), numbers["head"].values.tolist()
+            model = str(numbers.attrs["model"])
         with xr.open_dataset(path, group=_GROUP, engine="h5netcdf") as stored:
             sums = {str(name): x.values for name, x in stored.data_vars.items()}
             about = {key: json.loads(stored.attrs[key]) for key in ("facts", "notes")}
     except (OSError, KeyError, ValueError, AttributeError) as error:
         raise ValueError(f"{path} holds no atlas that headwise saved: {error}") from None
     parts = {layer: {n: x[row] for n, x in sums.items()} for row, layer in enumerate(layers)}
-    return Atlas(parts, model, facts=about["facts"], notes=about["notes"])
+    return Atlas(parts, model, facts=about["facts"], notes=about["notes"], heads=heads)
 
 
 def _xarray(what: str) -> Any:
@@ -145,7 +146,7 @@ def long_table(atlas: Atlas) -> Iterator[tuple[int | str, int, str, float]]:
     """Yield ``layer, head, measure, value``; numbers that do not exist are left out."""
     for name, table in atlas.numbers.items():
         for row, head in np.argwhere(~np.isnan(table)):
-            yield atlas.layers[row], int(head), name, float(table[row, head])
+            yield atlas.layers[row], atlas.heads[head], name, float(table[row, head])
 
 
 def write_csv(atlas: Atlas, path: str | Path) -> None:
@@ -156,9 +157,9 @@ def write_csv(atlas: Atlas, path: str | Path) -> None:
         writer.writerow([*_HEAD, *numbers, "pattern"])
         patterns = patterns_of(numbers)
         for row, layer in enumerate(atlas.layers):
-            for head in range(atlas.num_heads):
-                values = [_text(table[row, head]) for table in numbers.values()]
-                writer.writerow([layer, head, *values, patterns[row, head]])
+            for column, head in enumerate(atlas.heads):
+                values = [_text(table[row, column]) for table in numbers.values()]
+                writer.writerow([layer, head, *values, patterns[row, column]])
 
 
 def _text(x: float) -> str:
@@ -200,7 +201,7 @@ def as_dict(atlas: Atlas) -> dict[str, Any]:
         "facts": atlas.facts,
         "notes": atlas.notes,
         "layers": atlas.layers,
-        "num_heads": atlas.num_heads,
+        "heads": atlas.heads,
         "empty_rows": atlas.empty_rows,
         "measures": {
             name: {**_facts(name), "values": [[_json(x) for x in row] for row in table.tolist()]}

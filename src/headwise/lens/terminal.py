@@ -38,7 +38,9 @@ def _grid(report: Report, m: Measure, console: Console) -> RenderableType:
     narrow = 7 + 5 * table.shape[1] > console.width
     width = max(5, *(len(str(layer)) for layer in report.layers))
     lines = [Text.assemble((m.name, "bold"), f": {m.meaning} ({m.unit})")]
-    lines.append(Text(" " * (width - 4) + "layer " + _header(table.shape[1], narrow), style="dim"))
+    lines.append(
+        Text(" " * (width - 4) + "layer " + _header(report, table.shape[1], narrow), style="dim")
+    )
     for layer, numbers in zip(report.layers, table, strict=True):
         line = Text(f" {layer:>{width}} ", style="dim")
         for x in numbers:
@@ -48,10 +50,10 @@ def _grid(report: Report, m: Measure, console: Console) -> RenderableType:
     return Group(*lines)
 
 
-def _header(heads: int, narrow: bool) -> str:
+def _header(report: Report, heads: int, narrow: bool) -> str:
     if not narrow:
-        return "".join(f"{head:^5}" for head in range(heads))
-    return "".join(f"{head:<8}" for head in range(0, heads, 4))
+        return "".join(f"{report.number(head):^5}" for head in range(heads))
+    return "".join(f"{report.number(head):<8}" for head in range(0, heads, 4))
 
 
 def _cell(x: float, share: float, narrow: bool) -> str:

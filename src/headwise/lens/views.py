@@ -108,6 +108,8 @@ class Report:
         What is kept of each text; may be empty.
     notes
         What was left out, and other things a reader must know, a sentence each.
+    heads
+        The heads' numbers, in the order of the tables' columns; empty: 0, 1, 2, ...
     """
 
     title: str
@@ -116,3 +118,12 @@ class Report:
     numbers: Mapping[str, Array]
     texts: list[TextView]
     notes: list[str] = field(default_factory=list)
+    heads: list[int] = field(default_factory=list)
+
+    def name(self, row: int, head: int) -> str:
+        """Return what the head of a table's row and column is called, ``layer.head``."""
+        return f"{self.layers[row]}.{self.number(head)}"
+
+    def number(self, head: int) -> int:
+        """Return the number of the head in a column."""
+        return self.heads[head] if self.heads else head

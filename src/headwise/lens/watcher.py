@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,7 +46,9 @@ class Watcher:
         layers: Iterable[int] | None,
         keep: int,
         induction_distance: int | None,
+        progress: Callable[[str], None],
     ) -> None:
+        self.progress = progress
         self.atlas, self.names, self.keep = atlas, names, keep
         self.layers = None if layers is None else set(layers)
         self.induction_distance = induction_distance
@@ -72,6 +74,7 @@ class Watcher:
             if not part.empty:
                 output = self._see_part(call, name.name, reading, k, part)
         self._note(call)
+        self.progress(name.name)
         return (output if parts[0].whole else call.attend()), None
 
     def _begun(self, key: Key, call: Any, parts: list[Part]) -> _Reading:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -21,6 +21,7 @@ def watch(
     tokenizer: Any = None,
     keep: int = KEEP,
     induction_distance: int | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Iterator[Atlas]:
     """Record what every head of a model does while it runs, in prefill and in generation.
 
@@ -37,6 +38,8 @@ def watch(
     induction_distance
         How far before each token its copy's successor stands, where texts repeat themselves: T - 1
         in T random tokens that come twice. It gives the measure ``induction_diagonal``.
+    progress
+        Called with the name of each attention module that was seen.
 
     Yields
     ------
@@ -82,6 +85,7 @@ def watch(
         layers=layers,
         keep=whole_number("keep", keep),
         induction_distance=induction_distance,
+        progress=progress or (lambda _: None),
     )
     hooks = watcher.tokens.attach(model)
     try:
@@ -111,4 +115,5 @@ def _check(model: Any, name: str) -> None:
 def model_name(model: Any) -> str:
     """Return the name a model was loaded by, or its class's."""
     path = str(getattr(model.config, "_name_or_path", "") or "")
-    return path.rstrip("/").rsplit("/", 1)[-1] or type(model).__name__
+    parts = [part for part in path.split("/") if part not in {"", ".", "model"}]
+    return parts[-1] if parts else type(model).__name__

@@ -26,6 +26,7 @@ def contents(report: Report, measure: str | None, room: int) -> dict[str, Any]:
         "title": visible(report.title, _WORDS),
         "layers": report.layers,
         "num_heads": num_heads(report),
+        "heads": [report.number(head) for head in range(num_heads(report))],
         "measures": measures,
         "start": _start(report, measure, [m["name"] for m in measures]),
     }

@@ -20,7 +20,7 @@ function buildGrid() {
   const heads = data.num_heads;
   const step = heads > 24 ? 4 : heads > 16 ? 2 : 1;
   const numbers = Array.from({ length: heads }, (_, h) =>
-    make("th", { scope: "col", textContent: h % step ? "" : h }),
+    make("th", { scope: "col", textContent: h % step ? "" : data.heads[h] }),
   );
   grid
     .createTHead()

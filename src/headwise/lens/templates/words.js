@@ -23,7 +23,7 @@ const plural = (count, word) => `${grouped(count)} ${word}${count === 1 ? "" : "
 const words = (name) => name.replaceAll("_", " ");
 const sentence = (text) => text[0].toUpperCase() + text.slice(1);
 
-const headName = ({ row, head }) => `${data.layers[row]}.${head}`;
+const headName = ({ row, head }) => `${data.layers[row]}.${data.heads[head]}`;
 const measureNamed = (name) => data.measures.find((m) => m.name === name);
 const numberOf = (m, { row, head }) => m.values[row][head];
 const same = (a, b) => Boolean(a && b) && a.row === b.row && a.head === b.head;
