@@ -23,7 +23,7 @@ FLOORS = {
     "heads": 3, "layer": 3, "rotary": 3,
     "adapters": 4, "conformance": 4,
     "lens": 5,
-    "cli": 6, "cli_check": 6,
+    "cli": 6, "cli_check": 6, "cli_compare": 6, "cli_files": 6, "cli_look": 6,
     "__init__": 6,
 }  # fmt: skip
 START = {"numpy"}  # what `import headwise` may load beside the standard library

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from headwise import cli
+from headwise import cli, cli_look
 
 ROOT = [sys.executable, "-m", "headwise.cli"]
 
@@ -130,11 +130,11 @@ def test_wrong_usage_is_code_2() -> None:
 def test_without_the_extra_it_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import importlib.util
+    from headwise import cli_files
 
-    found = importlib.util.find_spec
+    found = cli_files.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "rich" else found(name)
+        cli_files, "find_spec", lambda name: None if name == "rich" else found(name)
     )
     assert cli.main(["look"]) == 1
     assert "needs rich: pip install 'headwise[look]'" in capsys.readouterr().err
@@ -162,7 +162,7 @@ def test_ctrl_c_is_code_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "_load", interrupt)
+    monkeypatch.setattr(cli_look, "_of_recording", interrupt)
     assert cli.main(["look"]) == 130
 
 

@@ -68,13 +68,13 @@ class Plain:
 
     def weights(self, **places: Any) -> Array:
         """Return exact weights, as `headwise.Observation.weights`."""
-        return np.asarray(self._seen.weights(**places))
+        return np.asarray(_plain(self._seen.weights(**places)))
 
 
 def _plain(result: Any) -> Any:
     if isinstance(result, tuple):
         return type(result)(*(_plain(x) for x in result))
-    return result if isinstance(result, int) else np.asarray(result)
+    return result.numpy() if hasattr(result, "numpy") else result
 
 
 def observe_part(call: Any, part: Part, statistics: list[Any]) -> Any:

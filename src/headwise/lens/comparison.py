@@ -9,6 +9,7 @@ import numpy as np
 from headwise._arrays import Array
 from headwise.lens.atlas import Atlas
 from headwise.lens.measures import MEASURES, per
+from headwise.lens.ranking import ranked
 from headwise.lens.views import Layer
 
 
@@ -59,17 +60,19 @@ class Comparison:
     @property
     def amounts(self) -> Array:
         """How much each head changed, ``(num_layers, num_heads)``; see `Change`."""
-        squares = [self._scaled(name) ** 2 for name in self.before]
+        return self._amounts(list(self.before))
+
+    def _amounts(self, names: list[str]) -> Array:
+        squares = [self._scaled(name) ** 2 for name in names]
         known = np.sum([~np.isnan(x) for x in squares], axis=0)
-        total = np.nansum(squares, axis=0)
-        return np.sqrt(per(total, known))
+        return np.sqrt(per(np.nansum(squares, axis=0), known))
 
     def _scaled(self, name: str) -> Array:
         spread = np.nanstd([self.before[name], self.after[name]]) if self.before[name].size else 1
         return np.asarray(self.differences[name] / (spread or 1))
 
-    def most_changed(self, count: int = 10) -> list[Change]:
-        """Return the heads that changed most, largest change first.
+    def most_changed(self, count: int = 10, measure: str | None = None) -> list[Change]:
+        """Return the heads that changed most, largest change first: in all measures, or in one.
 
         Examples
         --------
@@ -78,19 +81,18 @@ class Comparison:
         >>> lens.compare(atlas, atlas).most_changed(1)[0].amount
         0.0
         """
-        amounts = self.amounts
-        order = np.argsort(np.where(np.isnan(amounts), np.inf, -amounts), axis=None, kind="stable")
-        places = zip(*np.unravel_index(order[:count], amounts.shape), strict=True)
-        found = [self._change(int(row), int(head)) for row, head in places]
-        return [change for change in found if not np.isnan(change.amount)]
+        names = list(self.before) if measure is None else [measure]
+        amounts = self._amounts(names)
+        found = ranked(amounts, count)
+        return [self._change(row, head, amount, names) for row, head, amount in found]
 
-    def _change(self, row: int, head: int) -> Change:
-        scaled = {name: abs(self._scaled(name)[row, head]) for name in self.before}
+    def _change(self, row: int, head: int, amount: float, names: list[str]) -> Change:
+        scaled = {name: abs(self._scaled(name)[row, head]) for name in names}
         most = max(scaled, key=lambda name: -1.0 if np.isnan(scaled[name]) else scaled[name])
         return Change(
             self.layers[row],
             self.heads[head],
-            float(self.amounts[row, head]),
+            amount,
             most,
             float(self.before[most][row, head]),
             float(self.after[most][row, head]),

@@ -30,7 +30,7 @@ class GivenTokens:
     def _hook(self, name: str, parameters: list[str]) -> Any:
         def remember(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             ids = {**dict(zip(parameters, args, strict=False)), **kwargs}.get("input_ids")
-            self._given[name] = None if ids is None else np.array(ids.cpu())
+            self._given[name] = None if ids is None else ids.cpu().numpy().copy()
 
         return remember
 

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headwise.lens.atlas import Atlas
+from headwise.lens.comparison import Comparison
 from headwise.lens.measures import MEASURES, Measure
 from headwise.lens.ranking import ends
 from headwise.lens.views import Report
@@ -93,3 +94,28 @@ def _kinds(atlas: Atlas, width: int) -> Table:
 
 def _duration(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+def print_comparison(console: Console, found: Comparison, count: int, measure: str | None) -> None:
+    """Print the heads that changed most, in all measures or in one."""
+    before, after = found.names
+    console.print(Text(f"{before} → {after}", style="bold"))
+    what = f"{len(found.layers)} layers × {len(found.heads)} heads, {len(found.before)} measures"
+    console.print(what, style="dim")
+    console.print()
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title in ("head", "amount", "measure", "before", "after"):
+        table.add_column(title, justify="left" if title in {"head", "measure"} else "right")
+    changes = found.most_changed(count, measure)
+    for change in changes:
+        numbers = (f"{x:.3g}" for x in (change.before, change.after))
+        table.add_row(change.name, f"{change.amount:.2f}", change.most, *numbers)
+    if changes and changes[0].amount > 0:
+        console.print(table)
+        console.print()
+        console.print(
+            "amount: root mean square of a head's changes, in units of how far heads lie apart",
+            style="dim",
+        )
+    else:
+        console.print("no head changed")
