@@ -12,6 +12,7 @@ from headwise import _binding
 from headwise._arrays import Array, dtype_name, like
 from headwise._collecting import Collecting
 from headwise._errors import shape_text
+from headwise._html import table_html
 from headwise._positions import raise_missing_offset
 from headwise._prepare import Prepared, prepare
 from headwise._rectangles import KEPT, Rectangles
@@ -94,6 +95,18 @@ class Observation:
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self._chosen})
+
+    def _repr_html_(self) -> str:
+        """Return what was seen as a table, for notebooks."""
+        lines = []
+        for name in ("lse", *self._chosen):
+            result = getattr(self, name)
+            numbers = np.asarray(result[0] if isinstance(result, tuple) else result)
+            finite = numbers[np.isfinite(numbers)]
+            mean = f"{finite.mean():.4g}" if finite.size else "–"
+            meaning = self._chosen[name].meaning if name in self._chosen else "log-sum-exp"
+            lines.append([name, shape_text(numbers.shape), mean, meaning])
+        return table_html(repr(self)[1:-1].split(",")[0], ["name", "shape", "mean", ""], lines)
 
     def __repr__(self) -> str:
         dtype = dtype_name(self._prepared.query)

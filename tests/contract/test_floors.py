@@ -12,14 +12,13 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "headwise"
 
 FLOORS = {
-    "_binding": 1, "_arrays": 1, "_errors": 1, "_numbers": 1, "_threads": 1, "_threadpoolctl": 1,
+    "_binding": 1, "_arrays": 1, "_errors": 1, "_html": 1, "_numbers": 1, "_threads": 1,
+    "_threadpoolctl": 1,
     "_dense": 2, "_mask_kinds": 2, "masks": 2, "biases": 2, "_shapes": 2, "_lowering": 2,
-    "_positions": 2, "merging": 2, "cache": 2,
-    "statistics": 2, "_second_pass": 2, "_collecting": 2, "_copies": 2, "_cutting": 2,
-    "_distances": 2,
-    "_value_lengths": 2, "_seen": 2,
-    "_prepare": 2, "_rectangles": 2, "attention": 2, "observation": 2, "observers": 2,
-    "reference": 2,
+    "_positions": 2, "_cutting": 2, "_prepare": 2, "_rectangles": 2, "attention": 2,
+    "statistics": 2, "_second_pass": 2, "_copies": 2, "_distances": 2, "_value_lengths": 2,
+    "_collecting": 2, "observers": 2, "observation": 2, "_seen": 2, "reference": 2,
+    "merging": 2, "cache": 2,
     "heads": 3, "layer": 3, "rotary": 3,
     "adapters": 4, "conformance": 4,
     "lens": 5,

@@ -280,3 +280,16 @@ def test_unknown_names_are_refused(sample: lens.Atlas) -> None:
     with refuses(ValueError, "no text was read"):
         lens.Atlas().strongest("entropy")
     assert repr(lens.Atlas()) == "<Atlas: unnamed, 0 layers × 0 heads, 0 texts>"
+
+
+def test_notebooks_show_pages_and_tables(sample: lens.Atlas) -> None:
+    page = sample._repr_html_()
+    assert page is not None
+    assert page.startswith("<iframe")
+    parts = {layer: dict(part) for layer, part in sample.parts.items()}
+    hostile = replace(sample, model="<script>", parts=parts)
+    assert "<script>" not in lens.compare(sample, hostile)._repr_html_()
+    x = np.zeros((1, 2, 4, 8))
+    table = headwise.observe(x, x, x, statistics="all")._repr_html_()
+    assert "normalized_received" in table
+    assert "(1, 2, 4)" in table

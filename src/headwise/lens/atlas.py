@@ -259,6 +259,14 @@ class Atlas:
 
         write_parquet(self, path)
 
+    def _repr_html_(self) -> str | None:
+        """Return the page, for notebooks; None where Jinja2 is not installed."""
+        try:
+            from headwise.lens.page import page_iframe
+        except ImportError:
+            return None
+        return page_iframe(self.report())
+
     def __repr__(self) -> str:
         what = f"{len(self.parts)} layers × {self.num_heads} heads, {self.num_texts} texts"
         return f"<Atlas: {self.model or 'unnamed'}, {what}>"

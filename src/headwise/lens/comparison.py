@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from headwise._arrays import Array
+from headwise._html import table_html
 from headwise.lens.atlas import Atlas
 from headwise.lens.measures import MEASURES, per
 from headwise.lens.ranking import ranked
@@ -85,6 +86,15 @@ class Comparison:
         amounts = self._amounts(names)
         found = ranked(amounts, count)
         return [self._change(row, head, amount, names) for row, head, amount in found]
+
+    def _repr_html_(self) -> str:
+        """Return the heads that changed most as a table, for notebooks."""
+        lines = [
+            [c.name, f"{c.amount:.2f}", c.most, f"{c.before:.3g}", f"{c.after:.3g}"]
+            for c in self.most_changed()
+        ]
+        caption = f"{self.names[0]} → {self.names[1]}: heads that changed most"
+        return table_html(caption, ["head", "amount", "measure", "before", "after"], lines)
 
     def _change(self, row: int, head: int, amount: float, names: list[str]) -> Change:
         scaled = {name: abs(self._scaled(name)[row, head]) for name in names}
