@@ -264,7 +264,9 @@ def _query_offset(text: str | None) -> int | str | None:
 def _measure(name: str | None, atlas: Atlas) -> str:
     numbers = atlas.numbers
     if name is None:
-        return "induction" if "induction" in numbers else "entropy"
+        from headwise.lens.ranking import telling
+
+        return telling(numbers)
     if name not in numbers:
         raise UsageError(f"--measure must be {listing(numbers)}, got {name}")
     return name

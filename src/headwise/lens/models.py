@@ -226,7 +226,7 @@ def look(
     with watch(
         model.model,
         layers=layers,
-        keep=len(texts),
+        keep=len(texts) if induction_distance is None else 1,
         induction_distance=induction_distance,
         progress=seen,
     ) as atlas:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from headwise._arrays import Array
 from headwise.lens.measures import KINDS, MEASURES, Measure
 from headwise.lens.views import Report
+
+_TELLING = ("induction", "previous_token", "duplicate_token", "next_token", "first_key")
 
 
 def ends(name: str, *tables: Array) -> tuple[float, float]:
@@ -59,3 +63,21 @@ def num_heads(report: Report) -> int:
         return int(table.shape[1])
     views = (view for text in report.texts for view in text.layers.values())
     return max((len(view.block_mean) for view in views), default=0)
+
+
+def telling(numbers: Mapping[str, Array]) -> str:
+    """Return the measure to begin with: the first kind that some head is of, else the first one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from headwise.lens.ranking import telling
+    >>> telling({"entropy": np.ones((1, 1)), "induction": np.array([[0.1]])})
+    'entropy'
+    >>> telling({"entropy": np.ones((1, 1)), "induction": np.array([[0.6]])})
+    'induction'
+    """
+    for name in _TELLING:
+        if name in numbers and np.nanmax(numbers[name], initial=0) >= MEASURES[name].least:
+            return name
+    return next(iter(numbers))

@@ -7,7 +7,7 @@ from typing import Any
 from headwise.lens.measures import MEASURES
 from headwise.lens.page.budget import fit_texts, size
 from headwise.lens.page.packing import short
-from headwise.lens.ranking import ends, num_heads, ranked
+from headwise.lens.ranking import ends, num_heads, ranked, telling
 from headwise.lens.tokens import visible
 from headwise.lens.views import Report
 
@@ -15,7 +15,6 @@ _UNITS = {"weight": "weight, 0 to 1", "share": "share, 0 to 1", "value": "in the
 _WORDS = 400  # characters of a note or a fact that are kept
 _MOST = 40  # notes or facts that are kept
 _FOR_NUMBERS = 0.4  # of the room
-_FIRST = ("induction", "previous_token")  # what a page begins with, where it has it
 
 
 def contents(report: Report, measure: str | None, room: int) -> dict[str, Any]:
@@ -75,7 +74,8 @@ def _measure(report: Report, name: str) -> dict[str, Any]:
 def _start(report: Report, measure: str | None, names: list[str]) -> dict[str, Any]:
     """Return what is shown first: a measure, and the head that has most of it."""
     if measure is None:
-        measure = next((name for name in _FIRST if name in names), names[0] if names else None)
+        shown = {name: report.numbers[name] for name in names}
+        measure = telling(shown) if shown else None
     elif measure not in names:
         raise ValueError(f"measure must be one of {', '.join(names)}, got {measure!r}")
     best = ranked(report.numbers[measure], 1) if measure else []
