@@ -71,6 +71,7 @@ enum Statistic : int {
   kRowMaximum,  // maximum (in the units of the scores) and total of a row, from which `weights` recomputes exact
                 // weights
   kRowTotal,
+  kTopBound,      // so many keys as `bounding` says have at least this score, in the units of the scores
   kComputedKeys,  // keys that a row's scores were computed for, hidden ones included
   kNumStatistics
 };
@@ -85,7 +86,7 @@ constexpr StatisticFacts kStatistics[kNumStatistics] = {
     {"argmax", true},        {"distance", false},        {"self_weight", false}, {"previous_weight", false},
     {"next_weight", false},  {"first_weight", false},    {"sink_weight", false}, {"output_norm", false},
     {"visible_count", true}, {"visible_distance", true}, {"row_maximum", false}, {"row_total", false},
-    {"computed_keys", true},
+    {"top_bound", false},    {"computed_keys", true},
 };
 
 // Who may attend, as a small program in postfix order: a leaf says which keys a row sees, `all_of` and `any_of` take
@@ -127,6 +128,7 @@ struct Arguments {
   Index reach = 0;
   const Index* query_offset = nullptr;  // one for each outer item: position of query i is i + query_offset
   Index first_keys = 1;                 // how many keys `first_weight` adds up
+  Index bounding = 1;                   // how many keys `top_bound` is to leave
 
   Stop stop;
 

@@ -28,6 +28,7 @@ struct Strip {
   bool begun;     // there are sums of a tile before
   T* query;       // [head_dim][kStrip]
   T* sums;        // [value_dim][kStrip]
+  T* leading;     // [bounding][kStrip]: the largest scores of tiles, in descending order; null: not asked for
   Numbers<T> numbers;
 };
 
@@ -89,7 +90,8 @@ struct Block {
     const Index first = s * kStrip<S>, count = smaller<Index>(kStrip<S>, range.end - range.begin - first);
     T* query = scratch.take<T>(a.head_dim * kStrip<S>);
     T* sums = scratch.take<T>(a.value_dim * kStrip<S>);
-    return {rows + first, count, {}, {}, true, false, query, sums, Numbers<T>::take(scratch, kStrip<S>)};
+    T* leading = a.statistics[kTopBound] ? scratch.take<T>(a.bounding * kStrip<S>) : nullptr;
+    return {rows + first, count, {}, {}, true, false, query, sums, leading, Numbers<T>::take(scratch, kStrip<S>)};
   }
 };
 
@@ -102,6 +104,7 @@ inline void begin_strip(const Arguments& a, const Units<typename S::Element>& un
   for (int v = 0; v < kStrip<S>; v += S::width)
     pack_rows<S>(a.query, rows + v, strip.count - v, a.head_dim, units.query, strip.query + v, kStrip<S>);
   init(strip.numbers);
+  if (strip.leading) std::fill_n(strip.leading, a.bounding * kStrip<S>, -typename S::Element(__builtin_inf()));
 }
 
 template <class S>
@@ -196,12 +199,28 @@ inline void observe_largest(Block<S>& b, const Strip<S>& strip, Keys keys, const
           keys.begin + first_with(best[r], b.scores + r, kStrip<S>, Index(b.where[r]));
 }
 
+// The largest scores of the strip's tiles: the last of so many bounds what the largest of all keys can be, from below.
+template <class S>
+inline void observe_leading(const Block<S>& b, const Strip<S>& strip, const typename S::Vector* maximum) {
+  for (int v = 0; v < kVectors<S>; ++v) {
+    typename S::Vector falling = maximum[v];
+    typename S::Element* place = strip.leading + v * S::width;
+    for (Index k = 0; k < b.a.bounding; ++k, place += kStrip<S>) {
+      const auto here = S::load(place);
+      S::store(place, S::max(falling, here));
+      falling = S::select(S::less(here, falling), here, falling);
+    }
+    S::store(strip.numbers.row(kBound) + v * S::width, S::load(place - kStrip<S>));
+  }
+}
+
 // What is asked for of the scores and of what is visible.
 template <class S>
 inline void observe_scores(Block<S>& b, const Strip<S>& strip, const View<S>& view, const typename S::Vector* maximum) {
   const Keys keys = view.keys;
   const Index count = keys.end - keys.begin;
   if (b.a.statistics[kArgmax]) observe_largest(b, strip, keys, maximum);
+  if (strip.leading) observe_leading(b, strip, maximum);
   if (b.a.statistics[kComputedKeys])
     for (Index r = 0; r < strip.count; ++r) strip.numbers.count(kComputed, r) += count;
   if (!strip.counted)

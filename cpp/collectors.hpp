@@ -173,9 +173,10 @@ struct TopKeys {
     return {weights, scratch.take<T>(count * kStrip<S>), count};
   }
 
-  void init() const {
+  // `least`: weights up to these, one for each lane, are not among the largest.
+  void init(const T* least) const {
     for (Index k = 0; k < count * kStrip<S>; ++k) {
-      weights[k] = 0;
+      weights[k] = least[k % kStrip<S>];
       keys[k] = bits_of(-1);
     }
   }
@@ -199,13 +200,24 @@ struct TopKeys {
     }
   }
 
+  // The same for one lane.
+  void insert_one(T weight, Index key, Index r) const {
+    Index k = (count - 1) * kStrip<S> + r;
+    for (; k >= kStrip<S> && weights[k - kStrip<S>] < weight; k -= kStrip<S>) {
+      weights[k] = weights[k - kStrip<S>];
+      std::memcpy(keys + k, keys + k - kStrip<S>, sizeof *keys);
+    }
+    weights[k] = weight;
+    keys[k] = bits_of(key);
+  }
+
   // Writes lane r.
   void leave(Index r, T* top_weights, Index* top_keys) const {
     for (Index k = 0; k < count; ++k) {
-      top_weights[k] = weights[k * kStrip<S> + r];
       Bits bits;
       std::memcpy(&bits, keys + k * kStrip<S> + r, sizeof bits);
       top_keys[k] = Index(bits);
+      top_weights[k] = bits < 0 ? 0 : weights[k * kStrip<S> + r];
     }
   }
 
@@ -219,47 +231,71 @@ struct TopKeys {
   }
 };
 
-// The largest weights of each group of keys are looked at first. Those of several keys, they tell how large a weight
-// must be at least, so that few are put in that have to leave again.
+// A little less than a weight, and 0 for the smallest.
+template <class S>
+inline typename S::Vector just_below(typename S::Vector weight) {
+  using T = typename S::Element;
+  constexpr bool single = sizeof(T) == 4;
+  constexpr T tiny = single ? T(0x1p-124) : T(0x1p-1020), below = 1 - (single ? T(0x1p-22) : T(0x1p-51));
+  return S::select(S::less(S::set(tiny), weight), S::mul(weight, S::set(below)), S::set(0));
+}
+
+// The largest of each group of keys is looked at first: most have nothing larger than what is there. Where many have,
+// as in the first tiles of a short text, the largest of several groups tell how large a weight must be at least.
 template <class S>
 struct TopSearch {
+  using T = typename S::Element;
   using V = typename S::Vector;
   static constexpr Index kGroup = 16, kGroups = kTileKeys / kGroup, kMostBounded = 16;
-  static constexpr unsigned kAll = (1u << S::width) - 1;
+  static constexpr int kTogether = 2;  // so many lanes are dealt with one by one
 
   const StripWeights<S>& w;
   const TopKeys<S>& top;
   int v;
   V groups[kGroups];
+  V least;
+  T least_of[S::width];
 
+  void search() {
+    const Index count = (w.keys.end - w.keys.begin + kGroup - 1) / kGroup;
+    int rising = 0;
+    least = last();
+    for (Index g = 0; g < count; ++g) {
+      groups[g] = S::set(0);
+      for (Index j = group(g).begin; j < group(g).end; ++j)
+        groups[g] = S::max(S::load(w.of(j) + v * S::width), groups[g]);
+      rising += __builtin_popcount(S::lanes(S::less(least, groups[g])));
+    }
+    if (rising == 0) return;
+    if (rising > 3 * S::width && top.count <= kMostBounded) least = S::max(just_below<S>(bound_of(count)), least);
+    S::store(least_of, least);
+    for (Index g = 0; g < count; ++g) {
+      const unsigned lanes = S::lanes(S::less(S::max(least, last()), groups[g]));
+      if (lanes) __builtin_popcount(lanes) > kTogether ? put_in_together(group(g)) : put_in_one_by_one(group(g), lanes);
+    }
+  }
+
+ private:
   V last() const { return S::load(top.weights + (top.count - 1) * kStrip<S> + v * S::width); }
   Keys group(Index g) const {
     return {w.keys.begin + g * kGroup, smaller(w.keys.end, w.keys.begin + (g + 1) * kGroup)};
   }
 
-  void search() {
-    const Index count = (w.keys.end - w.keys.begin + kGroup - 1) / kGroup;
-    unsigned rising = 0;
-    for (Index g = 0; g < count; ++g) {
-      groups[g] = S::set(0);
-      for (Index j = group(g).begin; j < group(g).end; ++j)
-        groups[g] = S::max(S::load(w.of(j) + v * S::width), groups[g]);
-      rising |= S::lanes(S::less(last(), groups[g]));
-    }
-    if (!rising) return;
-    const V bound = top.count <= kMostBounded ? bound_of(count) : S::set(0);
-    for (Index g = 0; g < count; ++g) {
-      if (!enters(groups[g], bound)) continue;
-      for (Index j = group(g).begin; j < group(g).end; ++j) {
-        const V lanes = S::load(w.of(j) + v * S::width);
-        if (enters(lanes, bound)) top.insert(lanes, j, v);
-      }
+  void put_in_together(Keys keys) const {
+    for (Index j = keys.begin; j < keys.end; ++j) {
+      const V lanes = S::load(w.of(j) + v * S::width);
+      if (S::lanes(S::less(S::max(least, last()), lanes))) top.insert(lanes, j, v);
     }
   }
 
- private:
-  bool enters(V lanes, V bound) const {
-    return (~S::lanes(S::less(lanes, bound)) & S::lanes(S::less(last(), lanes)) & kAll) != 0;
+  void put_in_one_by_one(Keys keys, unsigned lanes) const {
+    for (; lanes; lanes &= lanes - 1) {
+      const int lane = __builtin_ctz(lanes);
+      const Index r = v * S::width + lane;
+      const T* last = top.weights + (top.count - 1) * kStrip<S> + r;
+      for (Index j = keys.begin; j < keys.end; ++j)
+        if (larger(*last, least_of[lane]) < w.of(j)[r]) top.insert_one(w.of(j)[r], j, r);
+    }
   }
 
   // At least as many keys as are wanted have this weight.
@@ -270,7 +306,7 @@ struct TopSearch {
       V falling = groups[g];
       for (Index k = 0; k < top.count; ++k) {
         const V here = largest[k];
-        largest[k] = S::max(here, falling);
+        largest[k] = S::max(falling, here);
         falling = S::select(S::less(here, falling), here, falling);
       }
     }
@@ -280,7 +316,7 @@ struct TopSearch {
 
 template <class S>
 inline void collect_top(const StripWeights<S>& w, const TopKeys<S>& top) {
-  for (int v = 0; v < kVectors<S>; ++v) TopSearch<S>{w, top, v, {}}.search();
+  for (int v = 0; v < kVectors<S>; ++v) TopSearch<S>{w, top, v, {}, {}, {}}.search();
 }
 
 // The weight of a row on the keys of a stripe: `next` is the place of the first one that was not passed yet.

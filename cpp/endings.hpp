@@ -111,6 +111,8 @@ inline void finalize(const Endings<T>& end, Statistic statistic, const double* l
       return each([&](Index r) { return end.sink_weight[r]; });
     case kOutputNorm:
       return each([&](Index r) { return lengths[r]; });
+    case kTopBound:
+      return each([&](Index r) { return double(end.n.at(kBound, r)); });
     case kRowMaximum:
       return each([&](Index r) { return double(end.n.at(kMaximum, r)); });
     default:

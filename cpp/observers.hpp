@@ -25,6 +25,7 @@ namespace {
 // Numbers kept per row, in the working precision. From kTotal on they are linear in the unnormalised weights.
 enum Field : int {
   kMaximum,  // of the scores so far, in their own units (see Units)
+  kBound,    // a score that so many keys reach, or -inf
   kScored,   // Σ p · (score - maximum)
   kTotal,    // Σ p
   kDistant,  // Σ p · |distance|
@@ -59,7 +60,7 @@ template <class T>
 inline void init(Numbers<T> n) {
   for (Index k = 0; k < kNumFields * n.lanes; ++k) n.numbers[k] = 0;
   for (Index k = 0; k < kNumCounts * n.lanes; ++k) n.counts[k] = 0;
-  for (Index r = 0; r < n.lanes; ++r) n.at(kMaximum, r) = -T(__builtin_inf());
+  for (Index r = 0; r < n.lanes; ++r) n.at(kMaximum, r) = n.at(kBound, r) = -T(__builtin_inf());
   for (Index r = 0; r < n.lanes; ++r) n.count(kLargestKey, r) = -1;
 }
 

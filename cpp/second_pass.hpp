@@ -109,8 +109,13 @@ struct Gathering {
     const Index first = queries.begin + k % strips * kStrip<S>;
     const Index count = smaller<Index>(kStrip<S>, queries.end - first);
     for (Index r = 0; r < count; ++r) describe_row(a, band.item, {head_of(k / strips), first + r}, described[r]);
-    rows[k] = {
-        {described, count, {}, {}, true, false, query, nullptr, numbers}, maximum, share, top, next, found, false};
+    rows[k] = {{described, count, {}, {}, true, false, query, nullptr, nullptr, numbers},
+               maximum,
+               share,
+               top,
+               next,
+               found,
+               false};
   }
 };
 
@@ -118,25 +123,6 @@ struct Gathering {
 template <class S>
 inline Index place_of_row(const Gathering<S>& g, const HeadStrip<S>& h, Index r) {
   return place_of(g.a, g.band.item, h.strip.rows[r]);
-}
-
-template <class S>
-inline void begin_head(const Gathering<S>& g, HeadStrip<S>& h) {
-  using T = typename S::Element;
-  if (!g.few()) begin_strip<S>(g.a, g.b.units, g.band.item, h.strip);
-  h.top.init();
-  for (Index r = 0; r < kStrip<S>; ++r) h.maximum[r] = h.share[r] = 0;
-  for (Index r = 0; r < h.strip.count; ++r) {
-    const Row& row = h.strip.rows[r];
-    const Final<T> end(g.a, g.band.item, row);
-    h.maximum[r] = end.maximum;
-    h.share[r] = 1 / end.total;
-    h.flawed |= !(h.share[r] >= 0 && end.maximum == end.maximum);
-    for (Index s = 0; s < g.c.stripe_count; ++s) {
-      h.next[s * kStrip<S> + r] = g.c.stripes[s].first[g.band.item * g.a.query_len + row.query];
-      h.found[s * kStrip<S> + r] = 0;
-    }
-  }
 }
 
 // Scores become weights, in place.
@@ -154,6 +140,38 @@ inline void weigh_lanes(const Gathering<S>& g, const HeadStrip<S>& h, typename S
       const V below = exponent.clip(S::sub(S::load(scores), maximum[v]));
       S::store(scores, S::mul(exp2<S>(below, exponent), share[v]));
     }
+}
+
+// Weights up to which no key is among a row's largest: a little below that of the bound that the first pass found.
+template <class S>
+inline void begin_top(const Gathering<S>& g, const HeadStrip<S>& h) {
+  using T = typename S::Element;
+  const T* bounds = static_cast<const T*>(g.a.statistics[kTopBound]);
+  T least[kStrip<S>];
+  for (Index r = 0; r < kStrip<S>; ++r)
+    least[r] = bounds && r < h.strip.count ? bounds[place_of_row(g, h, r)] : -T(__builtin_inf());
+  weigh_lanes(g, h, least, 1);
+  for (int v = 0; v < kStrip<S>; v += S::width) S::store(least + v, just_below<S>(S::load(least + v)));
+  h.top.init(least);
+}
+
+template <class S>
+inline void begin_head(const Gathering<S>& g, HeadStrip<S>& h) {
+  using T = typename S::Element;
+  if (!g.few()) begin_strip<S>(g.a, g.b.units, g.band.item, h.strip);
+  for (Index r = 0; r < kStrip<S>; ++r) h.maximum[r] = h.share[r] = 0;
+  for (Index r = 0; r < h.strip.count; ++r) {
+    const Row& row = h.strip.rows[r];
+    const Final<T> end(g.a, g.band.item, row);
+    h.maximum[r] = end.maximum;
+    h.share[r] = 1 / end.total;
+    h.flawed |= !(h.share[r] >= 0 && end.maximum == end.maximum);
+    for (Index s = 0; s < g.c.stripe_count; ++s) {
+      h.next[s * kStrip<S> + r] = g.c.stripes[s].first[g.band.item * g.a.query_len + row.query];
+      h.found[s * kStrip<S> + r] = 0;
+    }
+  }
+  if (g.c.top) begin_top<S>(g, h);
 }
 
 // In a row that is NaN the hidden keys are not.

@@ -6,6 +6,7 @@ that results have the same bits with any number of threads.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,10 +22,24 @@ from headwise._second_pass import SecondPass
 from headwise._shapes import FAR, broadcasts
 from headwise._value_lengths import value_lengths
 from headwise.attention import kernel_arguments
+from headwise.statistics import AnyStatistic
 
 _LEAST_BAND = 128  # queries; shorter ones would cost more than they share out
 _BANDS = 16
 _PARTIAL_BYTES = 1 << 29  # sums of all bands together
+
+
+BOUND = "top_bound"  # a score that the largest keys of a row reach, from the first pass
+_MOST_BOUNDED = 16
+
+
+def bounded_by(chosen: Iterable[AnyStatistic]) -> int:
+    """Return for how many of a row's largest keys the first pass should find a bound; 0 for none.
+
+    With one, the second pass need not put in keys that have to leave again.
+    """
+    wanted = [s.options["k"] for s in chosen if isinstance(s, SecondPass) and s.name == "top_keys"]
+    return wanted[0] if wanted and wanted[0] <= _MOST_BOUNDED else 0
 
 
 class BlockMap(NamedTuple):
@@ -154,7 +169,8 @@ class Collecting:
     def _arguments(self) -> list[Any]:
         p = self.prepared
         shape = np.broadcast_to(np.empty((), p.dtype), p.sizes.output)
-        return kernel_arguments(p, shape, {name: self.rows[name] for name in KEPT})
+        kept = [name for name in (*KEPT, BOUND) if name in self.rows]
+        return kernel_arguments(p, shape, {name: self.rows[name] for name in kept})
 
     def _collect(self) -> None:
         how = (*self.prepared.threads, _binding.instruction_set())

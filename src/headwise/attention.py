@@ -150,11 +150,19 @@ def kernel_arguments(prepared: Prepared, output: Array, statistics: dict[str, Ar
 
 
 def run(
-    prepared: Prepared, output: Array, statistics: dict[str, Array], first_keys: int = 1
+    prepared: Prepared,
+    output: Array,
+    statistics: dict[str, Array],
+    first_keys: int = 1,
+    bounding: int = 1,
 ) -> None:
-    """Run the kernel: writes the output and the row statistics asked for."""
+    """Run the kernel: writes the output and the row statistics asked for.
+
+    ``first_keys`` is for ``first_weight``, ``bounding`` for ``top_bound``.
+    """
     arguments = kernel_arguments(prepared, output, statistics)
-    _binding.attend(*arguments, first_keys, *prepared.threads, _binding.instruction_set())
+    how = (first_keys, bounding, *prepared.threads, _binding.instruction_set())
+    _binding.attend(*arguments, *how)
 
 
 def _check_out(out: Any, prepared: Prepared) -> Array:

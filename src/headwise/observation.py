@@ -10,7 +10,7 @@ import numpy as np
 
 from headwise import _binding
 from headwise._arrays import Array, dtype_name, like
-from headwise._collecting import Collecting
+from headwise._collecting import BOUND, Collecting, bounded_by
 from headwise._errors import shape_text
 from headwise._html import table_html
 from headwise._positions import raise_missing_offset
@@ -250,13 +250,14 @@ def observe(
     )
     chosen = _choose(statistics, prepared)
     of_rows = [statistic for statistic in chosen if isinstance(statistic, Statistic)]
+    bounding = bounded_by(chosen)
     wanted = dict.fromkeys(
         ("lse", *KEPT, *(source for statistic in of_rows for source in statistic.sources))
-    )
+    ) | dict.fromkeys([BOUND] if bounding else [])
     output = np.empty(prepared.sizes.output, prepared.dtype)
     rows = _row_arrays(list(wanted), prepared)
     first = max((statistic.first_keys or 1 for statistic in of_rows), default=1)
-    run(prepared, output, rows, max(1, min(first, prepared.sizes.kv_len)))
+    run(prepared, output, rows, max(1, min(first, prepared.sizes.kv_len)), bounding or 1)
     return Observation(query, prepared, output, rows, chosen)
 
 

@@ -18,6 +18,7 @@ def attend(
     query_offset: int | NDArray[Any],
     statistics: list[tuple[int, NDArray[Any]]],
     first_keys: int,
+    bounding: int,
     num_threads: int,
     team: bool,
     instruction_set: str,

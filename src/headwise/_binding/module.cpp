@@ -35,10 +35,12 @@ void run_unlocked(const std::string& instruction_set, const Call& call, Work wor
 }
 
 void py_attend(nb::handle query, nb::handle key, nb::handle value, nb::handle output, nb::list mask, nb::tuple scoring,
-               nb::handle query_offset, nb::list statistics, Index first_keys, int num_threads, bool team,
-               const std::string& instruction_set) {
+               nb::handle query_offset, nb::list statistics, Index first_keys, Index bounding, int num_threads,
+               bool team, const std::string& instruction_set) {
   Parsed parsed(query, key, value, output, mask, scoring, query_offset, statistics, Role::output);
+  require(bounding > 0, "bounding");
   parsed.a.first_keys = first_keys;
+  parsed.a.bounding = bounding;
   run_unlocked(instruction_set, parsed, [&](const Kernels& kernels, ElementType type) {
     return attend(parsed.a, kernels, type, {num_threads, team});
   });
@@ -197,7 +199,8 @@ NB_MODULE(_kernel, m) {
   const auto threading = nb::module_::import_("threading");
   headwise::remember_main_thread(nb::cast<unsigned long>(threading.attr("main_thread")().attr("ident")));
   m.doc() = "Attention kernels over buffers; headwise.attention is the public face.";
-  define(m, "attend", &headwise::py_attend, "Writes outputs and row statistics.", nb::arg("first_keys"));
+  define(m, "attend", &headwise::py_attend, "Writes outputs and row statistics.", nb::arg("first_keys"),
+         nb::arg("bounding"));
   define(m, "weights", &headwise::py_weights, "Writes the exact weights of rectangles.", nb::arg("rectangles"),
          nb::arg("weights"));
   define(m, "collect", &headwise::py_collect, "Writes what is collected in a second pass.", nb::arg("collection"));
