@@ -247,54 +247,45 @@ struct TopSearch {
   using T = typename S::Element;
   using V = typename S::Vector;
   static constexpr Index kGroup = 16, kGroups = kTileKeys / kGroup, kMostBounded = 16;
-  static constexpr int kTogether = 2;  // so many lanes are dealt with one by one
+  static constexpr int kOneByOne = 2;  // so many lanes are put in one by one
 
   const StripWeights<S>& w;
   const TopKeys<S>& top;
   int v;
   V groups[kGroups];
-  V least;
-  T least_of[S::width];
 
   void search() {
     const Index count = (w.keys.end - w.keys.begin + kGroup - 1) / kGroup;
+    V least = last();
     int rising = 0;
-    least = last();
     for (Index g = 0; g < count; ++g) {
       groups[g] = S::set(0);
-      for (Index j = group(g).begin; j < group(g).end; ++j)
-        groups[g] = S::max(S::load(w.of(j) + v * S::width), groups[g]);
+      for (Index j = group(g).begin; j < group(g).end; ++j) groups[g] = S::max(weights(j), groups[g]);
       rising += __builtin_popcount(S::lanes(S::less(least, groups[g])));
     }
     if (rising == 0) return;
     if (rising > 3 * S::width && top.count <= kMostBounded) least = S::max(just_below<S>(bound_of(count)), least);
-    S::store(least_of, least);
-    for (Index g = 0; g < count; ++g) {
-      const unsigned lanes = S::lanes(S::less(S::max(least, last()), groups[g]));
-      if (lanes) __builtin_popcount(lanes) > kTogether ? put_in_together(group(g)) : put_in_one_by_one(group(g), lanes);
-    }
+    for (Index g = 0; g < count; ++g)
+      if (S::lanes(S::less(least, groups[g])))
+        for (Index j = group(g).begin; j < group(g).end; ++j)
+          if (const unsigned lanes = S::lanes(S::less(least, weights(j)))) {
+            put_in(j, lanes);
+            least = S::max(last(), least);
+          }
   }
 
  private:
+  V weights(Index j) const { return S::load(w.of(j) + v * S::width); }
   V last() const { return S::load(top.weights + (top.count - 1) * kStrip<S> + v * S::width); }
   Keys group(Index g) const {
     return {w.keys.begin + g * kGroup, smaller(w.keys.end, w.keys.begin + (g + 1) * kGroup)};
   }
 
-  void put_in_together(Keys keys) const {
-    for (Index j = keys.begin; j < keys.end; ++j) {
-      const V lanes = S::load(w.of(j) + v * S::width);
-      if (S::lanes(S::less(S::max(least, last()), lanes))) top.insert(lanes, j, v);
-    }
-  }
-
-  void put_in_one_by_one(Keys keys, unsigned lanes) const {
+  void put_in(Index j, unsigned lanes) const {
+    if (__builtin_popcount(lanes) > kOneByOne) return top.insert(weights(j), j, v);
     for (; lanes; lanes &= lanes - 1) {
-      const int lane = __builtin_ctz(lanes);
-      const Index r = v * S::width + lane;
-      const T* last = top.weights + (top.count - 1) * kStrip<S> + r;
-      for (Index j = keys.begin; j < keys.end; ++j)
-        if (larger(*last, least_of[lane]) < w.of(j)[r]) top.insert_one(w.of(j)[r], j, r);
+      const Index r = v * S::width + __builtin_ctz(lanes);
+      top.insert_one(w.of(j)[r], j, r);
     }
   }
 
@@ -316,7 +307,7 @@ struct TopSearch {
 
 template <class S>
 inline void collect_top(const StripWeights<S>& w, const TopKeys<S>& top) {
-  for (int v = 0; v < kVectors<S>; ++v) TopSearch<S>{w, top, v, {}, {}, {}}.search();
+  for (int v = 0; v < kVectors<S>; ++v) TopSearch<S>{w, top, v, {}}.search();
 }
 
 // The weight of a row on the keys of a stripe: `next` is the place of the first one that was not passed yet.

@@ -86,7 +86,7 @@ struct Gathering {
   // Keys of a tile: fewer where the weights of all heads are kept, so that these stay in the second cache.
   static Index keys_at_once(const Arguments& a, const Collection& c) {
     if (!c.products) return kTileKeys;
-    const Index room = (256 << 10) / (a.num_heads * kStrip<S> * Index(sizeof(T)));
+    const Index room = (512 << 10) / (a.num_heads * kStrip<S> * Index(sizeof(T)));
     return larger<Index>(32, smaller(kTileKeys, room / 32 * 32));
   }
 
@@ -94,7 +94,7 @@ struct Gathering {
   static Index strips_at_once(const Arguments& a, const Collection& c) {
     const Index heads = c.products ? a.num_heads : a.group();
     const Index strip = larger<Index>(1, heads * a.head_dim) * kStrip<S> * Index(sizeof(T));
-    return larger<Index>(1, smaller<Index>(kMaxStrips, (256 << 10) / strip));
+    return larger<Index>(1, smaller<Index>(kMaxStrips, (512 << 10) / strip));
   }
 
  private:
