@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "problem.hpp"
+#include "second_pass_check.hpp"
 
 namespace headwise::testing {
 namespace {
@@ -71,6 +71,19 @@ void check_weights(Problem<T>& p, const TypedKernels& k, const char* set) {
     }
 }
 
+template <class T>
+void check_second_pass(Problem<T>& p, const TypedKernels& k, const char* set) {
+  Arguments& a = p.a;
+  if (a.query_len * a.kv_len == 0) return;
+  Collected<T> got(a);
+  const Scratch scratch(k.collect_scratch(a, got.c, a.num_kv_heads));
+  for (Index band = 0; band < got.c.bands; ++band) k.collect(a, got.c, {0, 0, a.num_kv_heads, band}, scratch.data());
+  for (Index h = 0; h < a.num_heads; ++h)
+    k.count_viewers(a, 0, h, got.viewers.data() + h * a.kv_len, got.pairs.data() + h * (a.query_len + a.kv_len - 1));
+  compare_collected(p, got,
+                    [&](const char* what, double x, double want) { check_near<T>(x, want, set, what, p.shape); });
+}
+
 // An output of 16 bits is the answer rounded to them.
 template <class T>
 void check_output(const Problem<T>& p, double got, double want, const char* set) {
@@ -102,11 +115,15 @@ void test_shape(const Shape& shape, const TypedKernels& k, const char* set) {
   Problem<T> blocks(shape);
   run_blocks(blocks.a, k, k.block_rows(blocks.a));
   check_rows(blocks, set);
-  if (blocks.a.rows() > kSplitRows) return check_weights(blocks, k, set);
+  if (blocks.a.rows() > kSplitRows) {
+    check_weights(blocks, k, set);
+    return check_second_pass(blocks, k, set);
+  }
   Problem<T> chunks(shape);
   run_chunks(chunks.a, k);
   check_rows(chunks, set);
   check_weights(chunks, k, set);
+  check_second_pass(chunks, k, set);
 }
 
 // A NaN in a key and value that only the last query sees shows there and nowhere else, in either kernel.

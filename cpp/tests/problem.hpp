@@ -178,6 +178,7 @@ struct Problem {
     a.value_dim = shape.value_dim;
     a.scale = 1 / std::sqrt(double(shape.head_dim));
     a.query_offset = &shape.offset;
+    a.bounding = 3;  // the largest keys that second_pass_check.hpp asks for
     if (shape.capped) a.softcap = 0.75;
     if (shape.sunk) a.sink_logits = sinks.data();
     if (shape.sloped) {
