@@ -11,6 +11,7 @@ import numpy as np
 from headwise import statistics
 from headwise._arrays import Array
 from headwise.lens import sums
+from headwise.lens.keeping import kept as apart
 from headwise.lens.maps import MAP_SIZE, BlockSums, choose_windows
 from headwise.lens.views import Layer, LayerView, TextView, Window
 
@@ -149,7 +150,8 @@ class LayerTexts:
         end = dropped + received.shape[-1]
         self.keys = max(self.keys, end)
         more = [(0, 0), (0, 0), (0, self.keys - self._received.shape[-1])]
-        self._received, self._viewers = np.pad(self._received, more), np.pad(self._viewers, more)
+        self._received = apart(np.pad(self._received, more))
+        self._viewers = apart(np.pad(self._viewers, more))
         self._received[..., dropped:end] += received
         self._viewers[..., dropped:end] += viewers
 
@@ -162,9 +164,9 @@ class LayerTexts:
                 weights = np.pad(seen.weights()[item], [(0, 0), (0, 0), (dropped, 0)])
                 self.kept[item].map.append(weights)
             kept, keys = self.kept[item], seen.top_keys.keys[item]
-            kept.entropy.append(np.asarray(seen.entropy[item], np.float32))
-            kept.top_weights.append(np.asarray(seen.top_keys.weights[item], np.float32))
-            kept.top_keys.append(np.where(keys < 0, -1, keys + dropped).astype(np.int32))
+            kept.entropy.append(apart(seen.entropy[item], np.float32))
+            kept.top_weights.append(apart(seen.top_keys.weights[item], np.float32))
+            kept.top_keys.append(apart(np.where(keys < 0, -1, keys + dropped), np.int32))
 
     def close(self) -> sums.Sums:
         """Return the sums of all texts, now that they are whole."""
@@ -186,13 +188,17 @@ class LayerTexts:
         view = LayerView(
             kept.map.mean(),
             kept.map.largest(),
-            np.asarray(received, np.float32),
-            np.concatenate(kept.entropy, axis=-1),
+            apart(received, np.float32),
+            _joined(kept.entropy, -1),
             np.asarray(curve, np.float32),
-            np.concatenate(kept.top_weights, axis=-2),
-            np.concatenate(kept.top_keys, axis=-2),
+            _joined(kept.top_weights, -2),
+            _joined(kept.top_keys, -2),
         )
         return view, kept.map.block, kept.windows
+
+
+def _joined(arrays: list[Array], axis: int) -> Array:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays, axis=axis)
 
 
 def text_view(

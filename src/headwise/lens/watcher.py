@@ -12,10 +12,12 @@ from headwise.lens import sums
 from headwise.lens.atlas import Atlas
 from headwise.lens.calls import Part, Plain, observe_part, parts_of
 from headwise.lens.given_tokens import GivenTokens
+from headwise.lens.keeping import give_back
 from headwise.lens.texts import LayerTexts, Place, Tokens, text_view, wanted
 from headwise.lens.token_texts import token_texts
 from headwise.lens.views import Layer, TextView
 
+_LARGE = 4 << 20  # bytes of a layer's queries from which on memory counts
 Key = tuple[str, int]  # a stack of layers, and the number of one
 
 
@@ -74,6 +76,8 @@ class Watcher:
             if not part.empty:
                 output = self._see_part(call, name.name, reading, k, part)
         self._note(call)
+        if call.query.numel() * call.query.element_size() > _LARGE:
+            give_back()
         self.progress(name.name)
         return (output if parts[0].whole else call.attend()), None
 
