@@ -1,0 +1,1 @@
+"""What `make_reference.py` writes: the tables and the pictures of ``docs/statistics.md``."""
