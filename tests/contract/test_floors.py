@@ -18,8 +18,8 @@ FLOORS = {
     "statistics": 2, "_prepare": 2, "_rectangles": 2, "attention": 2, "observation": 2,
     "reference": 2,
     "heads": 3, "layer": 3, "rotary": 3,
-    "lens": 4,
-    "adapters": 5, "conformance": 5,
+    "adapters": 4, "conformance": 4,
+    "lens": 5,
     "cli": 6, "cli_check": 6,
     "__init__": 6,
 }  # fmt: skip
