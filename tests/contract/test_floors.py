@@ -29,6 +29,11 @@ START = {"numpy"}  # what `import headwise` may load beside the standard library
 OPTIONAL = {
     "lens/page/__init__.py": {"jinja2", "markupsafe"},
     "lens/terminal.py": {"rich"},
+    "adapters/_transformers_attention.py": {"torch"},
+    "adapters/_transformers_masks.py": {"torch", "transformers"},
+    "adapters/_transformers_readers.py": {"torch", "transformers"},
+    "adapters/_transformers_refusals.py": {"torch"},
+    "adapters/_transformers_tensors.py": {"torch"},
 }  # what may be imported at the top of these files, which are themselves imported when used
 
 

@@ -20,7 +20,7 @@ from headwise.adapters._transformers_refusals import (
     refuse_options,
     refuse_places,
     refuse_tracing,
-    refuse_whole_numbers,
+    refuse_what_is_no_mask,
 )
 from headwise.adapters._transformers_tensors import Deferred, plain
 
@@ -112,7 +112,9 @@ def _seen(module: Any, mask: Any, query: Any, key: Any, is_causal: bool | None) 
     if isinstance(mask, MaskTensor) and mask.intact and mask.shape[-2:] == lengths:
         return _structured(module, mask.visible)
     refuse_gradients({"attention_mask": mask})
-    return _dense(module, plain(mask)[..., : lengths[1]], lengths)  # some are made longer
+    mask = plain(mask)[..., : lengths[1]]  # some are made longer
+    refuse_what_is_no_mask(mask, (max(len(query), len(key)), query.shape[1], *lengths))
+    return _dense(module, mask, lengths)
 
 
 def _structured(module: Any, visible: Visible) -> _Seen:
@@ -127,7 +129,6 @@ def _dense(module: Any, mask: torch.Tensor, lengths: tuple[int, int]) -> _Seen:
     """Read a tensor as a mask: of booleans, of 0 and the most negative number, or floats to add."""
     shown, bias = mask, None
     if mask.dtype != torch.bool:
-        refuse_whole_numbers(mask)
         shown = mask > torch.finfo(mask.dtype).min
         if bool((shown & (mask != 0)).any()):
             refuse_head_mask(mask, lengths[1])

@@ -53,13 +53,14 @@ def name_layers(model: Any) -> dict[Any, LayerName]:
     """
     stacks: dict[str, list[tuple[str, Any]]] = defaultdict(list)
     for name, module in model.named_modules():
-        stacks[re.sub(r"(^|\.)\d+(?=\.|$)", "", name)].append((name, module))
+        stacks[re.sub(r"(?<![^.])\d+(?![^.])", "*", name)].append((name, module))
     found = {}
-    for stack, members in stacks.items():
+    for pattern, members in stacks.items():
         own = [getattr(module, "layer_idx", None) for _, module in members]
         numbers = [n for n in own if isinstance(n, int)]
         if len({*numbers}) < len(own):
             numbers = list(range(len(own)))
+        stack = ".".join(part for part in pattern.split(".") if part != "*")
         for number, (name, module) in zip(numbers, members, strict=True):
             found[module] = LayerName(name, stack, number)
     return found

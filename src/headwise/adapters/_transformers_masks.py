@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,10 +49,15 @@ class MaskTensor(Deferred):
     visible: Visible
 
     @staticmethod
-    def of(
-        visible: Visible, shape: Sequence[int], dtype: torch.dtype, make: Callable[[], torch.Tensor]
-    ) -> MaskTensor:
+    def of(visible: Visible, shape: tuple[int, int, int, int], dtype: torch.dtype) -> MaskTensor:
         """Return the tensor of what is visible."""
+
+        def make() -> torch.Tensor:
+            seen = visible.mask.to_array(*shape[2:], visible.query_offset or 0)
+            hidden = torch.full((), torch.finfo(dtype).min, dtype=dtype)
+            numbers = torch.where(torch.from_numpy(seen), torch.zeros((), dtype=dtype), hidden)
+            return numbers.expand(shape).clone()
+
         made: MaskTensor = MaskTensor(shape, dtype, make=make)
         made.visible = visible
         return made
@@ -65,7 +69,7 @@ def mask_function(
     kv_length: int,
     q_length: int | None = None,
     q_offset: Any = 0,
-    kv_offset: int = 0,
+    kv_offset: Any = 0,
     cache_position: Any = None,
     attention_mask: Any = None,
     dtype: torch.dtype = torch.float32,
@@ -79,7 +83,7 @@ def mask_function(
     batch_size, kv_length, q_length, q_offset, kv_offset
         Sizes, and where the first query and the first key stand.
     cache_position
-        Where the queries stand: until 5.0 in place of ``q_length`` and ``q_offset``.
+        Where the queries stand, in older versions in place of ``q_length`` and ``q_offset``.
     attention_mask
         ``(batch, length)``, True = a real token; shorter ones are padded.
     dtype
@@ -90,24 +94,19 @@ def mask_function(
         ``mask_function``, which tells what is visible, and what the library's own function takes.
     """
     refuse_tracing(attention_mask)
-    q_offset = int(q_offset)  # of a static cache it is a tensor, and changes with the cache
-    asked: dict[str, Any] = {"cache_position": cache_position}
-    queries = q_offset + np.arange(q_length or 0)
-    if cache_position is not None:
-        queries = cache_position.cpu().numpy()
+    q_offset, kv_offset = int(q_offset), int(kv_offset)
+    asked = {"batch_size": batch_size, "kv_length": kv_length, "kv_offset": kv_offset, **others}
+    asked |= {"attention_mask": attention_mask, "dtype": dtype}
+    if cache_position is None:
+        queries = q_offset + np.arange(q_length or 0)
+        asked |= {"q_length": q_length, "q_offset": q_offset}
     else:
-        asked = {"q_length": q_length, "q_offset": q_offset}
-    asked |= {"batch_size": batch_size, "kv_length": kv_length, "kv_offset": kv_offset}
-    asked |= {"attention_mask": attention_mask, "dtype": dtype, **others}
+        queries = cache_position.cpu().numpy()
+        asked |= {"cache_position": cache_position}
     visible = _visible(queries, kv_offset + np.arange(kv_length), attention_mask, asked)
     if allow_is_bidirectional_skip and visible.mask == EVERYTHING:
         return None
-
-    def dense() -> torch.Tensor:
-        hidden = torch.full((), torch.finfo(dtype).min, dtype=dtype)
-        return torch.where(_ask(asked), torch.zeros((), dtype=dtype), hidden)
-
-    return MaskTensor.of(visible, (batch_size, 1, len(queries), kv_length), dtype, dense)
+    return MaskTensor.of(visible, (batch_size, 1, len(queries), kv_length), dtype)
 
 
 def _visible(queries: Array, keys: Array, real: Any, asked: dict[str, Any]) -> Visible:
@@ -119,7 +118,7 @@ def _visible(queries: Array, keys: Array, real: Any, asked: dict[str, Any]) -> V
             raise Unread
         mask = both([read(function, Places(queries, keys)), padding(tokens.given_keys)])
     except Unread:
-        mask = Dense(_ask(asked).numpy())
+        mask = Dense(_ask(asked).numpy())  # now: what it is made from may change
     if tokens.bidirectional and len(queries) != len(keys) and not positional(mask):
         offset = None  # of a decoder's queries and an encoder's keys
     first_key = int(asked["kv_offset"])
@@ -137,7 +136,8 @@ def _ask(asked: dict[str, Any]) -> torch.Tensor:
     never = {"allow_is_causal_skip": False, "allow_is_bidirectional_skip": False}
     if "cache_position" in asked:
         never |= {"allow_torch_fix": False}
-    made: torch.Tensor = masking_utils.sdpa_mask(**{**asked, **never})
+    made = masking_utils.sdpa_mask(**{**asked, **never})
+    assert made is not None
     return made
 
 
@@ -146,7 +146,8 @@ class _Tokens:
 
     def __init__(self, queries: Array, keys: Array, real: Any, bidirectional: bool) -> None:
         self.bidirectional = bidirectional
-        self.odd = bool(np.any(np.diff(queries) != 1)) or (real is not None and real.ndim != 2)
+        apart = bool(np.any(np.diff(queries) != 1))
+        self.odd = apart or (real is not None and real.ndim != 2)  # neither is known to happen
         self._real: Array | None = None
         if real is not None and not self.odd:
             self._real = real.cpu().numpy() != 0
@@ -155,8 +156,8 @@ class _Tokens:
         if not bidirectional and len(queries):  # a static cache is longer than what is in it
             shown = shown & (keys <= queries[-1])
         self.keys = _unless_all(shown)
-        self.queries = None if bidirectional and len(queries) != len(keys) else _unless_all(
-            self._at(queries))  # fmt: skip
+        other = bidirectional and len(queries) != len(keys)  # queries of another sequence
+        self.queries = None if other else _unless_all(self._at(queries))
 
     def _at(self, places: Array) -> Array:
         """Tell of places which are real; what lies beyond the mask is not."""

@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from headwise._shapes import broadcasts
+
 INSTEAD = 'or have the model compute attention itself: model.set_attn_implementation("eager")'
 
 
@@ -15,14 +17,13 @@ def refuse_tracing(*tensors: Any) -> None:
     Raises
     ------
     RuntimeError
-        Within torch.compile, torch.export, torch.jit.trace and torch.fx.
+        Within torch.export, torch.jit.trace and torch.fx.
     """
     recorded = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
     if recorded or any(isinstance(x, torch.fx.Proxy) for x in tensors):
         raise RuntimeError(
-            "headwise computes attention with kernels of its own, which torch.compile, "
-            "torch.export, torch.jit.trace and torch.fx cannot record: call the model as it is, "
-            + INSTEAD
+            "headwise computes attention with kernels of its own, which torch.export, "
+            "torch.jit.trace and torch.fx cannot record: call the model as it is, " + INSTEAD
         )
 
 
@@ -114,11 +115,24 @@ def refuse_head_mask(mask: torch.Tensor, kv_len: int) -> None:
         )
 
 
-def refuse_whole_numbers(mask: torch.Tensor) -> None:
-    """Refuse a tensor that is no mask: it was not for this function."""
-    if not mask.is_floating_point():
+def refuse_what_is_no_mask(mask: torch.Tensor, scores: tuple[int, ...]) -> None:
+    """Refuse a tensor that cannot be the mask of these queries and keys.
+
+    Raises
+    ------
+    TypeError
+        For whole numbers, which were meant for the mask function.
+    ValueError
+        Where the shape does not fit.
+    """
+    if mask.dtype != torch.bool and not mask.is_floating_point():
         raise TypeError(
             f"attention_mask is a tensor of {mask.dtype} where booleans (True = may attend) or "
             "floats to add are expected: pass attention_mask.bool()[:, None, None, :] if it tells "
             "of each key whether it is a token"
+        )
+    if not broadcasts(tuple(mask.shape), scores):
+        raise ValueError(
+            "attention_mask must broadcast to (batch, num_heads, query_len, kv_len) = "
+            f"{scores}, got shape {tuple(mask.shape)}"
         )
