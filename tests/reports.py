@@ -40,7 +40,9 @@ def view_of(weights: Any, block: tuple[int, int], distances: list[tuple[int, int
         block_max=blocks(weights, block, np.max),
         received=weights.sum(axis=1) / np.maximum(seen.sum(axis=0), 1),
         entropy=-(weights * logs).sum(axis=-1),
-        offset_mass=np.stack([weights[:, w].sum(axis=1) / max(w.sum(), 1) for w in within], axis=1),
+        normalized_offset_mass=np.stack(
+            [weights[:, w].sum(axis=1) / max(w.sum(), 1) for w in within], axis=1
+        ),
         top_weights=tops,
         top_keys=np.where(tops > 0, order, -1),
     )

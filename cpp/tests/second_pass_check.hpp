@@ -63,45 +63,77 @@ struct Collected {
   Collected(const Collected&) = delete;
 };
 
-// Calls `check(what, got, want)` for every number that was collected.
+// Sums of the answer's weights beside what was collected.
 template <class T, class Check>
-void compare_collected(const Problem<T>& p, const Collected<T>& got, Check check) {
-  const Arguments& a = p.a;
-  const Collection& c = got.c;
-  const auto at = [](const auto& numbers, Index k) { return double(numbers[std::size_t(k)]); };
+struct Comparison {
+  const Problem<T>& p;
+  const Collected<T>& got;
+  Check check;
+  const Arguments& a;
+  const Collection& c;
   std::vector<std::vector<double>> weights;
-  for (Index h = 0; h < a.num_heads; ++h)
-    for (Index i = 0; i < a.query_len; ++i) weights.push_back(Answer(p, h, i).weights);
-  const auto weight = [&](Index h, Index i, Index j) { return at(weights[std::size_t(h * a.query_len + i)], j); };
-  const auto banded = [&](const std::vector<T>& numbers, Index h, Index size, Index k) {
+
+  Comparison(const Problem<T>& problem, const Collected<T>& collected, Check each)
+      : p(problem), got(collected), check(each), a(p.a), c(got.c) {
+    for (Index h = 0; h < a.num_heads; ++h)
+      for (Index i = 0; i < a.query_len; ++i) weights.push_back(Answer(p, h, i).weights);
+  }
+
+  void run() const {
+    for (Index h = 0; h < a.num_heads; ++h) {
+      keys_of(h);
+      offsets_of(h);
+      blocks_of(h);
+      rows_of(h);
+      products_of(h);
+    }
+  }
+
+ private:
+  template <class A>
+  static double at(const std::vector<A>& numbers, Index k) {
+    return double(numbers[std::size_t(k)]);
+  }
+  double weight(Index h, Index i, Index j) const { return at(weights[std::size_t(h * a.query_len + i)], j); }
+
+  double banded(const std::vector<T>& numbers, Index h, Index j) const {
     double sum = 0;
-    for (Index band = 0; band < c.bands; ++band) sum += at(numbers, (h * c.bands + band) * size + k);
+    for (Index band = 0; band < c.bands; ++band) sum += at(numbers, (h * c.bands + band) * a.kv_len + j);
     return sum;
-  };
-  for (Index h = 0; h < a.num_heads; ++h) {
-    std::vector<double> offsets(std::size_t(a.query_len + a.kv_len - 1));
+  }
+
+  void keys_of(Index h) const {
     for (Index j = 0; j < a.kv_len; ++j) {
       double all = 0, late = 0, viewers = 0;
       for (Index i = 0; i < a.query_len; ++i) {
-        const double w = weight(h, i, j);
-        all += w;
-        if (i >= a.query_len / 2) late += w;
+        all += weight(h, i, j);
+        if (i >= a.query_len / 2) late += weight(h, i, j);
         viewers += p.visible(i, j);
-        offsets[std::size_t(i - j + a.kv_len - 1)] += w;
       }
-      check("received", banded(got.received, h, a.kv_len, j), all);
-      check("received of the last queries", banded(got.recent, h, a.kv_len, j), late);
+      check("received", banded(got.received, h, j), all);
+      check("received of the last queries", banded(got.recent, h, j), late);
       check("viewers", at(got.viewers, h * a.kv_len + j), viewers);
     }
-    for (Index d = 0; d < Index(offsets.size()); ++d) {
-      double sum = 0;
+  }
+
+  void offsets_of(Index h) const {
+    for (Index d = 0; d < a.query_len + a.kv_len - 1; ++d) {
+      double want = 0, sum = 0, pairs = 0;
+      for (Index i = 0; i < a.query_len; ++i) {
+        const Index j = i - d + a.kv_len - 1;
+        if (0 <= j && j < a.kv_len) want += weight(h, i, j), pairs += p.visible(i, j);
+      }
       for (Index band = 0; band < c.bands; ++band) {
         const Index place = d - band * c.band_queries + kOffsetMargin;
         if (0 <= place && place < c.offsets_size(a))
           sum += at(got.offsets, (h * c.bands + band) * c.offsets_size(a) + place);
       }
-      check("offset", sum, offsets[std::size_t(d)]);
+      check("offset", sum, want);
+      check("pairs", at(got.pairs, h * (a.query_len + a.kv_len - 1) + d), pairs);
     }
+  }
+
+  void blocks_of(Index h) const {
     for (Index row = 0; row < got.rows; ++row)
       for (Index column = 0; column < got.columns; ++column) {
         double sum = 0, largest = 0;
@@ -114,10 +146,13 @@ void compare_collected(const Problem<T>& p, const Collected<T>& got, Check check
         check("sum of a block", at(got.sums, place), sum);
         check("largest of a block", at(got.maxima, place), largest);
       }
+  }
+
+  void rows_of(Index h) const {
     for (Index i = 0; i < a.query_len; ++i) {
-      std::vector<double> sorted = weights[std::size_t(h * a.query_len + i)];
-      std::sort(sorted.rbegin(), sorted.rend());
       const Index row = h * a.query_len + i;
+      std::vector<double> sorted = weights[std::size_t(row)];
+      std::sort(sorted.rbegin(), sorted.rend());
       for (Index k = 0; k < c.top; ++k) {
         const Index key = got.top_keys[std::size_t(row * c.top + k)];
         const double top = at(got.top_weights, row * c.top + k);
@@ -128,6 +163,9 @@ void compare_collected(const Problem<T>& p, const Collected<T>& got, Check check
       for (Index j = i % 3; j < a.kv_len; j += 3) on_stripe += weight(h, i, j);
       check("stripe", at(got.stripe, row), on_stripe);
     }
+  }
+
+  void products_of(Index h) const {
     for (Index other = h; other < a.num_heads; ++other) {
       double sum = 0, product = 0;
       for (Index band = 0; band < c.bands; ++band)
@@ -137,6 +175,12 @@ void compare_collected(const Problem<T>& p, const Collected<T>& got, Check check
       check("product of heads", sum, product);
     }
   }
+};
+
+// Calls `check(what, got, want)` for every number that was collected.
+template <class T, class Check>
+void compare_collected(const Problem<T>& p, const Collected<T>& got, Check check) {
+  Comparison<T, Check>(p, got, check).run();
 }
 
 }  // namespace headwise::testing

@@ -68,7 +68,7 @@ def run_compare(options: argparse.Namespace) -> int:
     console = Console(no_color=options.no_color or None, highlight=False)
     print_comparison(console, found, options.count, measure)
     drawn = measure or found.most_changed(1)[0].most
-    picture = partial(_draw, before, after, drawn)
+    picture = partial(_draw, found, drawn)
     written = write_files(
         files, {"png": picture, "svg": picture, "csv": partial(_write_csv, found)}
     )
@@ -88,10 +88,11 @@ def _read(path: Path) -> Atlas:
         raise UsageError(str(error)) from None
 
 
-def _draw(before: Atlas, after: Atlas, measure: str, path: Path) -> None:
+def _draw(found: Comparison, measure: str, path: Path) -> None:
     from headwise.lens.pictures import draw_difference
 
-    draw_difference(after.report(), before.report(), measure, path)
+    before, after = found.reports()
+    draw_difference(after, before, measure, path)
 
 
 def _write_csv(found: Comparison, path: Path) -> None:

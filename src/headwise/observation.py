@@ -11,6 +11,7 @@ import numpy as np
 from headwise import _binding
 from headwise._arrays import Array, dtype_name, like
 from headwise._collecting import BOUND, Collecting, bounded_by
+from headwise._deriving import derive
 from headwise._errors import shape_text
 from headwise._html import table_html
 from headwise._positions import raise_missing_offset
@@ -18,7 +19,6 @@ from headwise._prepare import Prepared, prepare
 from headwise._rectangles import KEPT, Rectangles
 from headwise.attention import run
 from headwise.observers import Observer, Tile
-from headwise.reference import ratio
 from headwise.statistics import (
     SECOND_PASS,
     STATISTICS,
@@ -102,11 +102,12 @@ class Observation:
         for name in ("lse", *self._chosen):
             result = getattr(self, name)
             numbers = np.asarray(result[0] if isinstance(result, tuple) else result)
-            finite = numbers[np.isfinite(numbers)]
+            finite = numbers[np.isfinite(numbers) & (numbers.dtype.kind == "f")]
             mean = f"{finite.mean():.4g}" if finite.size else "–"
             meaning = self._chosen[name].meaning if name in self._chosen else "log-sum-exp"
             lines.append([name, shape_text(numbers.shape), mean, meaning])
-        return table_html(repr(self)[1:-1].split(",")[0], ["name", "shape", "mean", ""], lines)
+        output = f"{shape_text(self._prepared.sizes.output)} {dtype_name(self._prepared.query)}"
+        return table_html(f"Observation: output {output}", ["name", "shape", "mean", ""], lines)
 
     def __repr__(self) -> str:
         dtype = dtype_name(self._prepared.query)
@@ -189,7 +190,7 @@ def observe(
     value: Any,
     mask: Any = None,
     *,
-    statistics: str | Statistic | Iterable[str | Statistic] | None = None,
+    statistics: str | AnyStatistic | Iterable[str | AnyStatistic] | None = None,
     query_offset: Any = None,
     scale: float | None = None,
     bias: Any = None,
@@ -282,20 +283,6 @@ def _row_arrays(names: list[str], prepared: Prepared) -> dict[str, Array]:
     rows = dict(zip(numbers, np.empty((len(numbers), *shape), prepared.working_dtype), strict=True))
     rows.update(zip(counts, np.empty((len(counts), *shape), np.int64), strict=True))
     return rows
-
-
-def derive(name: str, rows: dict[str, Array], sinks: Array | None) -> Array:
-    """Return a statistic from the kernel's numbers of each row."""
-    if name == "normalized_entropy":
-        outcomes = rows["visible_count"]
-        if sinks is not None:
-            outcomes = outcomes + np.isfinite(sinks).reshape((-1, 1)[: outcomes.ndim])
-        norm = np.log(np.maximum(outcomes, 1))
-        return np.asarray(ratio(rows["entropy"], norm), rows["entropy"].dtype)
-    if name == "normalized_distance":
-        mean = rows["visible_distance"] / np.maximum(rows["visible_count"], 1)
-        return np.asarray(ratio(rows["distance"], mean), rows["distance"].dtype)
-    return rows[name]
 
 
 def _alike(x: Any, result: Any) -> Any:

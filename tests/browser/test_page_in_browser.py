@@ -370,7 +370,7 @@ def test_empty_states(open_report: Open, lacking: str) -> None:
     report = random_report(12)
     text = replace(report.texts[0], tokens=None) if lacking == "tokens" else report.texts[0]
     if lacking == "distances":
-        bare = replace(text.layers[0], offset_mass=np.zeros((2, 0)))
+        bare = replace(text.layers[0], normalized_offset_mass=np.zeros((2, 0)))
         text = replace(text, distances=[], layers={0: bare})
     numbers = {} if lacking == "numbers" else report.numbers
     texts = [] if lacking == "texts" else [text]

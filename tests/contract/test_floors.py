@@ -17,7 +17,7 @@ FLOORS = {
     "_dense": 2, "_mask_kinds": 2, "masks": 2, "biases": 2, "_shapes": 2, "_lowering": 2,
     "_positions": 2, "_cutting": 2, "_prepare": 2, "_rectangles": 2, "attention": 2,
     "statistics": 2, "_second_pass": 2, "_copies": 2, "_distances": 2, "_value_lengths": 2,
-    "_collecting": 2, "observers": 2, "observation": 2, "_seen": 2, "reference": 2,
+    "_collecting": 2, "_deriving": 2, "observers": 2, "observation": 2, "_seen": 2, "reference": 2,
     "merging": 2, "cache": 2,
     "heads": 3, "layer": 3, "rotary": 3,
     "adapters": 4, "conformance": 4,

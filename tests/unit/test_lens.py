@@ -114,7 +114,7 @@ def test_views_hold_the_weights_and_what_keys_receive(
     for k, (near, far) in enumerate(text.distances):
         pairs = [np.diagonal(weights, -d, axis1=1, axis2=2) for d in range(near, min(far, 155) + 1)]
         mean = np.concatenate(pairs, axis=1).mean(axis=1)
-        np.testing.assert_allclose(view.offset_mass[:, k], mean, rtol=1e-4, atol=1e-7)
+        np.testing.assert_allclose(view.normalized_offset_mass[:, k], mean, rtol=1e-4, atol=1e-7)
 
 
 def test_windows_are_exact_weights(sample: lens.Recording, found: lens.Atlas) -> None:

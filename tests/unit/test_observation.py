@@ -11,7 +11,7 @@ import pytest
 
 import headwise
 from headwise import causal
-from headwise.observation import derive
+from headwise._deriving import derive
 from headwise.statistics import STATISTICS, first_weight
 from tests.support import draw, refuses, same_bits
 

@@ -14,7 +14,7 @@ from headwise._mask_kinds import Mask
 from headwise._prepare import Options
 from headwise.attention import scaled_dot_product_attention
 from headwise.observation import Observation, observe
-from headwise.statistics import Statistic
+from headwise.statistics import AnyStatistic
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -111,7 +111,7 @@ class AttentionCall:
         )
 
     def observe(
-        self, statistics: str | Statistic | Iterable[str | Statistic] | None = None
+        self, statistics: str | AnyStatistic | Iterable[str | AnyStatistic] | None = None
     ) -> Observation:
         """Compute the call and look on, as `headwise.observe`: same bits, and statistics."""
         return observe(

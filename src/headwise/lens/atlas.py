@@ -156,7 +156,7 @@ class Atlas:
         >>> from headwise import lens
         >>> few = lens.profile(lens.load_sample()).select(heads=[3, 6])
         >>> few.num_heads, few.strongest("induction", 2)
-        (2, [('18.6', 0.578...), ('17.3', 0.563...)])
+        (2, [('18.6', 0.57...), ('17.3', 0.55...)])
         """
         wanted = list(dict.fromkeys(heads))
         missing = [head for head in wanted if head not in self.heads]

@@ -11,7 +11,7 @@ from headwise._html import table_html
 from headwise.lens.atlas import Atlas
 from headwise.lens.measures import MEASURES, per
 from headwise.lens.ranking import ranked
-from headwise.lens.views import Layer
+from headwise.lens.views import Layer, Report
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,14 @@ class Comparison:
         amounts = self._amounts(names)
         found = ranked(amounts, count)
         return [self._change(row, head, amount, names) for row, head, amount in found]
+
+    def reports(self) -> tuple[Report, Report]:
+        """Return both as reports of the layers and measures that they share, for pictures."""
+        before, after = (
+            Report(name, [], self.layers, numbers, [], heads=self.heads)
+            for name, numbers in zip(self.names, (self.before, self.after), strict=True)
+        )
+        return before, after
 
     def _repr_html_(self) -> str:
         """Return the heads that changed most as a table, for notebooks."""

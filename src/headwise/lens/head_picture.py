@@ -145,8 +145,8 @@ def _paint_entropy(axis: Axes, text: TextView, layer: Layer, head: int) -> None:
 
 
 def _paint_distances(axis: Axes, text: TextView, layer: Layer, head: int) -> None:
-    weights = np.nan_to_num(np.asarray(text.layers[layer].offset_mass[head], np.float64))
-    used = np.flatnonzero(np.any(text.layers[layer].offset_mass > 0, axis=0))
+    weights = np.nan_to_num(np.asarray(text.layers[layer].normalized_offset_mass[head], np.float64))
+    used = np.flatnonzero(np.any(text.layers[layer].normalized_offset_mass > 0, axis=0))
     shown = slice(used.min(initial=len(weights)), used.max(initial=0) + 1)
     classes = text.distances[shown]
     if not classes:

@@ -142,8 +142,9 @@ def load_model(path: Path) -> Model:
     import headwise.adapters.transformers as adapter
 
     folder, extra = _find(path)
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
+    logging: Any = transformers.utils.logging
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
     try:
         model = transformers.AutoModel.from_pretrained(
             folder, attn_implementation=adapter.NAME, dtype=torch.float32, **extra

@@ -35,7 +35,7 @@ def dataset_of(atlas: Atlas) -> xarray.Dataset:
         variables["pattern"] = (_HEAD, patterns_of(numbers), {"rule": _rule(patterns_of)})
         variables |= _curves(sums, numbers)
     coordinates = {"layer": atlas.layers, "head": atlas.heads}
-    if "offset_mass" in variables:
+    if "normalized_offset_mass" in variables:
         ends = np.array(kept.distances())
         coordinates["offset"] = ends[:, 0]
         variables["offset_to"] = ("offset", ends[:, 1], {"long_name": "last distance of a class"})
@@ -64,7 +64,7 @@ def _curves(sums: kept.Sums, numbers: dict[str, Array]) -> dict[str, Any]:
     if "offset_mass" in sums:
         mean = per(sums["offset_mass"], sums["offset_pairs"])
         meaning = "mean weight of the visible pairs of query and key at a distance"
-        curves["offset_mass"] = ((*_HEAD, "offset"), mean, {"long_name": meaning})
+        curves["normalized_offset_mass"] = ((*_HEAD, "offset"), mean, {"long_name": meaning})
     if "positional" in numbers:
         meaning = "the fixed distance at which the largest weight sits most often"
         offsets = fixed_offsets_of(sums, numbers)
@@ -78,7 +78,7 @@ def _curves(sums: kept.Sums, numbers: dict[str, Array]) -> dict[str, Any]:
         )
     first = per(sums["first_received"], sums["received_texts"])
     meaning = "mean weight that the first keys receive from the queries that see them"
-    curves["first_received"] = ((*_HEAD, "key"), first, {"long_name": meaning})
+    curves["normalized_first_received"] = ((*_HEAD, "key"), first, {"long_name": meaning})
     rate = per(sums["sink_texts"], sums["received_texts"])
     meaning = f"share of texts whose key k receives more than {kept.SINK}"
     curves["sink_rate_of_key"] = ((*_HEAD, "key"), rate, {"long_name": meaning})

@@ -210,7 +210,7 @@ def text_view(
     """
     views = {layer: texts.view(item) for layer, texts in layers.items()}
     any_of_them = next(iter(layers.values()))
-    curves = np.array([view.offset_mass for view, _, _ in views.values()])
+    curves = np.array([view.normalized_offset_mass for view, _, _ in views.values()])
     there = np.flatnonzero(~np.isnan(curves).all(axis=(0, 1)))
     within = slice(there[0], there[-1] + 1) if len(there) else slice(0, 0)
     return TextView(
@@ -222,7 +222,9 @@ def text_view(
         next(iter(views.values()))[1],
         sums.distances()[within],
         {
-            layer: replace(view, offset_mass=np.nan_to_num(view.offset_mass[:, within]))
+            layer: replace(
+                view, normalized_offset_mass=np.nan_to_num(view.normalized_offset_mass[:, within])
+            )
             for layer, (view, _, _) in views.items()
         },
         [replace(w, layer=layer) for layer, (_, _, found) in views.items() for w in found],

@@ -25,7 +25,7 @@ class LayerView:
         ``(num_heads, kv_len)``: mean weight that a key gets from the queries that see it.
     entropy
         ``(num_heads, query_len)``, in nats.
-    offset_mass
+    normalized_offset_mass
         ``(num_heads, len(distances))``: mean weight of the pairs of query and key in each class of
         distances.
     top_weights, top_keys
@@ -37,7 +37,7 @@ class LayerView:
     block_max: Array | None
     received: Array
     entropy: Array
-    offset_mass: Array
+    normalized_offset_mass: Array
     top_weights: Array | None = None
     top_keys: Array | None = None
 
@@ -70,8 +70,8 @@ class TextView:
     block
         How many queries and keys make one cell of the maps.
     distances
-        The classes of distances in `LayerView.offset_mass`: pairs of the least and the greatest
-        ``position - key`` in a class, both included, ascending. Positive: the key lies before.
+        The classes of distances in `LayerView.normalized_offset_mass`: pairs of the least and the
+        greatest ``position - key``, both included, ascending. Positive: the key lies before.
     layers
         Layer number to its view.
     windows

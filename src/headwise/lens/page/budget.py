@@ -201,7 +201,7 @@ def _pack_layer(text: TextView, layer: Layer, detail: Detail) -> dict[str, Any] 
     packed = _pack_maps(text, view, detail)
     packed["received"] = pack(_strip(view.received, detail), detail.bits)
     packed["entropy"] = pack(_strip(view.entropy, detail), detail.bits)
-    packed["offsets"] = pack(view.offset_mass, 16)
+    packed["offsets"] = pack(view.normalized_offset_mass, 16)
     queries = _top_queries(text, detail)
     if queries and view.top_weights is not None and view.top_keys is not None:
         rows = (2 * np.arange(queries) + 1) * text.query_len // (2 * queries)
