@@ -84,13 +84,13 @@ BAD: dict[str, dict[str, Any]] = {
 def test_inconsistent_arrays_never_reach_a_kernel(what: str) -> None:
     arguments = GOOD | BAD[what]
     with refuses(ValueError, "inconsistent arrays", what):
-        _binding.attend(*arguments.values(), 1, 1, False, "scalar")
+        _binding.attend(*arguments.values(), 1, 1, 1, False, "scalar")
 
 
 def test_consistent_arrays_do() -> None:
     rows, largest = np.full(3, 7.0), np.full(3, 7)
     arguments = GOOD | {"statistics": [(LSE, rows), (ARGMAX, largest)]}
-    _binding.attend(*arguments.values(), 1, 1, False, "scalar")
+    _binding.attend(*arguments.values(), 1, 1, 1, False, "scalar")
     np.testing.assert_allclose(rows, np.log(5))
     assert not largest.any()
 
@@ -123,20 +123,46 @@ def test_an_output_that_is_read_only_is_refused() -> None:
     output = np.zeros((3, 2))
     output.flags.writeable = False
     with pytest.raises((ValueError, BufferError), match=r"read-only|writ"):
-        _binding.attend(*(GOOD | {"output": output}).values(), 1, 1, False, "scalar")
+        _binding.attend(*(GOOD | {"output": output}).values(), 1, 1, 1, False, "scalar")
 
 
 @pytest.mark.parametrize("dtype", ["complex64", "int64", "longdouble", "bool"])
 def test_elements_that_no_kernel_reads_are_refused(dtype: str) -> None:
     scoring = (1.0, 0.0, np.zeros((3, 5), dtype), None, None, None)
     with refuses(ValueError, "no kernel", "format"):
-        _binding.attend(*(GOOD | {"scoring": scoring}).values(), 1, 1, False, "scalar")
+        _binding.attend(*(GOOD | {"scoring": scoring}).values(), 1, 1, 1, False, "scalar")
 
 
 def test_too_many_waiting_operands_never_reach_a_kernel() -> None:
     leaf = (ARRAY, np.ones((3, 5), bool))
     good = [leaf] * _binding.MASK_DEPTH + [(ALL_OF,)] * (_binding.MASK_DEPTH - 1)
-    _binding.attend(*(GOOD | {"mask": good}).values(), 1, 1, False, "scalar")
+    _binding.attend(*(GOOD | {"mask": good}).values(), 1, 1, 1, False, "scalar")
     for mask in ([leaf, *good, (ALL_OF,)], [leaf, leaf]):
         with refuses(ValueError, "inconsistent arrays", "mask"):
-            _binding.attend(*(GOOD | {"mask": mask}).values(), 1, 1, False, "scalar")
+            _binding.attend(*(GOOD | {"mask": mask}).values(), 1, 1, 1, False, "scalar")
+
+
+ROWS = [(_binding.STATISTICS[name], np.ones(3)) for name in ("row_maximum", "row_total")]
+WANTED: dict[str, dict[str, Any]] = {
+    "bands": {"band_queries": 0},
+    "size of what is collected": {"received": np.zeros(4)},
+    "size of counts": {"top": 2, "top_weights": np.zeros(6), "top_keys": np.zeros(5, np.int64)},
+    "blocks": {"block_sums": np.zeros(6), "block_maxima": np.zeros(6), "block_queries": 0,
+               "block_keys": 1},
+    "a block in two bands": {"band_queries": 2, "block_sums": np.zeros(4), "block_keys": 5,
+                             "block_maxima": np.zeros(4), "block_queries": 3},
+    "stripes": {"stripes": [(np.arange(5), np.zeros(3, np.int64), np.full(3, 6), np.zeros(3))]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WANTED)
+def test_what_does_not_fit_is_not_collected(what: str) -> None:
+    arguments = GOOD | {"statistics": ROWS}
+    wanted = {"band_queries": 3} | WANTED[what]
+    with refuses(ValueError, "inconsistent arrays", what):
+        _binding.collect(*arguments.values(), wanted, 1, False, "scalar")
+
+
+def test_a_second_pass_needs_the_first() -> None:
+    with refuses(ValueError, "row statistics"):
+        _binding.collect(*GOOD.values(), {"band_queries": 3}, 1, False, "scalar")

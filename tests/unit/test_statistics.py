@@ -27,6 +27,7 @@ def test_every_statistic_comes_from_the_kernel() -> None:
         "lse",
         "row_maximum",
         "row_total",
+        "top_bound",
         "computed_keys",
     }
 
