@@ -7,6 +7,7 @@ that results have the same bits with any number of threads.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -208,29 +209,40 @@ class Collecting:
             return self.counts[name]
         return self._zeros(self.sizes.heads, length, dtype=np.int64)
 
-    def _summed(self, name: str) -> Array:
-        return np.asarray(self.raw[name].sum(axis=2, dtype=np.float64))
+    def _summed(self, name: str, begin: int = 0) -> Array:
+        """Add up the bands, in their order."""
+        bands = self.raw[name]
+        total = np.zeros((*bands.shape[:2], *bands.shape[3:]))
+        for band in range(begin, bands.shape[2]):
+            total += bands[:, :, band]
+        return total
 
     def _viewers(self) -> Array:
         return self._count("viewers", self.sizes.kv_len)
 
+    @cached_property
+    def _received_sums(self) -> Array:
+        return self._summed("received")
+
     def _received(self) -> Array:
-        return self._working(self._shaped(self._summed("received")))
+        return self._working(self._shaped(self._received_sums))
 
     def _normalized_received(self) -> Array:
-        mean = self._summed("received") / np.maximum(self._viewers(), 1)
+        mean = self._received_sums / np.maximum(self._viewers(), 1)
         return self._working(self._shaped(mean))
 
     def _viewer_count(self) -> Array:
         return self._shaped(self._viewers())
 
     def _window_received(self, w: int) -> Array:  # noqa: ARG002 asked for above
-        return self._working(self._shaped(self._summed("recent")))
+        begin = int(self.raw["recent_from"].min(initial=0)) // self.raw["band_queries"]
+        return self._working(self._shaped(self._summed("recent", begin)))
 
     def _value_weighted(self, projection: Any) -> Array:
         lengths = value_lengths(self.prepared, projection)
-        return self._working(self._shaped(self._summed("received")) * lengths)
+        return self._working(self._shaped(self._received_sums) * lengths)
 
+    @cached_property
     def _mass(self) -> tuple[Array, Array]:
         """Return ``(items, heads, distances)`` of all distances, and the same of the pairs."""
         offsets, band = self.raw["offsets"], self.raw["band_queries"]
@@ -245,7 +257,7 @@ class Collecting:
 
     def _by_distance(self, bins: str) -> tuple[Array, Array, Array, Array]:
         """Return mass and pairs in each class of distances, and the classes' ends."""
-        mass, pairs = self._mass()
+        mass, pairs = self._mass
         first = self._offsets() - (self.sizes.kv_len - 1)
         lowest, spread = int(first.min(initial=FAR)), int(np.ptp(first)) if first.size else 0
         if first.size == 0 or not mass.shape[-1]:

@@ -28,5 +28,14 @@ def value_lengths(prepared: Prepared, projection: Any) -> Array:
     for head in range(sizes.heads):
         v = value[..., head * kv_heads // sizes.heads, :, :]
         arrived = v if projection is None else np.asarray(v, working) @ weight[head]
-        lengths[..., head, :] = np.sqrt(np.sum(np.square(arrived, dtype=np.float64), axis=-1))
+        lengths[..., head, :] = _lengths(arrived)
     return lengths.reshape(*sizes.rows[:-1], sizes.kv_len)
+
+
+def _lengths(rows: Array) -> Array:
+    """Return the lengths of rows; in float64 where their squares would leave the precision."""
+    with np.errstate(over="ignore", under="ignore"):
+        squares = np.einsum("...d,...d->...", rows, rows)
+        if not np.all((squares > 1e-25) & (squares < 1e25)):
+            squares = np.sum(np.square(rows, dtype=np.float64), axis=-1)
+    return np.asarray(np.sqrt(squares))
