@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
+from contextlib import redirect_stderr
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -90,10 +92,17 @@ class Model:
             tokens = token_texts(self.tokenizer, ids) or []
         most = min(n for n in (length, self.most_tokens, len(ids)) if n is not None)
         if most == len(ids):
-            return Text(name, ids, tokens), []
+            return Text(name, ids, tokens), self._beyond(name, most)
         why = "as asked for" if most == length else "the model has positions for no more"
         note = f"{name}: the first {most:,} of {len(ids):,} tokens, {why}."
-        return Text(name, ids[:most], tokens[:most]), [note]
+        return Text(name, ids[:most], tokens[:most]), [note, *self._beyond(name, most)]
+
+    def _beyond(self, name: str, length: int) -> list[str]:
+        """Say that a text is longer than those that the model was made for."""
+        made_for = getattr(self.config, "max_position_embeddings", None)
+        if not made_for or length <= made_for:
+            return []
+        return [f"{name}: {length:,} tokens, and the model was made for at most {made_for:,}."]
 
     def repeated(self, count: int, seed: int = 0) -> list[Text]:
         """Return texts of ``count`` random tokens that come twice, behind a first token."""
@@ -146,9 +155,10 @@ def load_model(path: Path) -> Model:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        model = transformers.AutoModel.from_pretrained(
-            folder, attn_implementation=adapter.NAME, dtype=torch.float32, **extra
-        )
+        with redirect_stderr(io.StringIO()):  # bars of several libraries, one after another
+            model = transformers.AutoModel.from_pretrained(
+                folder, attn_implementation=adapter.NAME, dtype=torch.float32, **extra
+            )
     except (OSError, ValueError, ImportError, KeyError, RuntimeError) as error:
         raise ModelError(f"{path} cannot be loaded as a model: {error}") from None
     model.config.use_cache = False
