@@ -71,7 +71,10 @@ def test_quiet_and_no_page_and_measure() -> None:
 @pytest.mark.parametrize(("flags", "coloured"), [((), True), (("--no-color",), False)])
 def test_colours_on_a_terminal(flags: tuple[str, ...], coloured: bool) -> None:
     out = run(
-        "look", "--no-page", *flags, env={"FORCE_COLOR": "1", "COLORTERM": "truecolor"}
+        "look",
+        "--no-page",
+        *flags,
+        env={"FORCE_COLOR": "1", "COLORTERM": "truecolor", "TERM": "xterm-256color"},
     ).stdout
     assert ("48;2;" in out) is coloured
 
