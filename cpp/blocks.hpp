@@ -203,14 +203,9 @@ inline void observe_largest(Block<S>& b, const Strip<S>& strip, Keys keys, const
 template <class S>
 inline void observe_leading(const Block<S>& b, const Strip<S>& strip, const typename S::Vector* maximum) {
   for (int v = 0; v < kVectors<S>; ++v) {
-    typename S::Vector falling = maximum[v];
-    typename S::Element* place = strip.leading + v * S::width;
-    for (Index k = 0; k < b.a.bounding; ++k, place += kStrip<S>) {
-      const auto here = S::load(place);
-      S::store(place, S::max(falling, here));
-      falling = S::select(S::less(here, falling), here, falling);
-    }
-    S::store(strip.numbers.row(kBound) + v * S::width, S::load(place - kStrip<S>));
+    typename S::Element* leading = strip.leading + v * S::width;
+    insert_descending<S>(maximum[v], leading, b.a.bounding, kStrip<S>);
+    S::store(strip.numbers.row(kBound) + v * S::width, S::load(leading + (b.a.bounding - 1) * kStrip<S>));
   }
 }
 

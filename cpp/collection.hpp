@@ -42,6 +42,13 @@ struct Collection {
   [[gnu::always_inline]] Index offsets_size(const Arguments& a) const {
     return band_queries + a.kv_len - 1 + 2 * kOffsetMargin;
   }
+  [[gnu::always_inline]] Index block_rows(const Arguments& a) const {
+    return (a.query_len + block_queries - 1) / block_queries;
+  }
+  [[gnu::always_inline]] Index block_columns(const Arguments& a) const {
+    return (a.kv_len + block_keys - 1) / block_keys;
+  }
+  [[gnu::always_inline]] Index blocks(const Arguments& a) const { return block_rows(a) * block_columns(a); }
 };
 
 // One band of queries in the heads that belong to some key/value heads.

@@ -125,7 +125,7 @@ inline void collect_blocks(const Arguments& a, const Collection& c, const StripW
                            typename S::Element* maxima) {
   using T = typename S::Element;
   using V = typename S::Vector;
-  const Index columns = (a.kv_len + c.block_keys - 1) / c.block_keys;
+  const Index columns = c.block_columns(a);
   for (Index j = w.keys.begin; j < w.keys.end;) {
     const Index column = j / c.block_keys, end = smaller(w.keys.end, (column + 1) * c.block_keys);
     V sum[kVectors<S>], most[kVectors<S>];

@@ -42,6 +42,16 @@ inline void largest(const typename S::Element* scores, Index count, typename S::
   }
 }
 
+// Puts a number for each lane into `count` ones in descending order, which lie `stride` apart; the last one falls out.
+template <class S>
+inline void insert_descending(typename S::Vector falling, typename S::Element* place, Index count, Index stride) {
+  for (Index k = 0; k < count; ++k, place += stride) {
+    const auto here = S::load(place);
+    S::store(place, S::max(falling, here));
+    falling = S::select(S::less(here, falling), here, falling);
+  }
+}
+
 // The first key of a lane that has its largest score, from key `where` on; the lane's scores are `lanes` apart. What
 // lies behind the last key is read but never chosen. Without a branch: lanes differ.
 template <class T>

@@ -135,9 +135,8 @@ inline void collect_head(const Gathering<S>& g, const HeadStrip<S>& h, Index hea
         w, part(c.offsets, banded * c.offsets_size(a)) + kOffsetMargin + first - w.keys.begin + a.kv_len - 1);
   }
   if (c.block_sums) {
-    const Index blocks =
-        (a.query_len + c.block_queries - 1) / c.block_queries * ((a.kv_len + c.block_keys - 1) / c.block_keys);
-    collect_blocks<S>(a, c, w, part(c.block_sums, place * blocks), part(c.block_maxima, place * blocks));
+    const Index from = place * c.blocks(a);
+    collect_blocks<S>(a, c, w, part(c.block_sums, from), part(c.block_maxima, from));
   }
   if (c.top) collect_top<S>(w, h.top);
   for (Index s = 0; s < c.stripe_count; ++s)

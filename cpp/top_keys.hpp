@@ -137,17 +137,11 @@ struct TopSearch {
 
   // At least as many keys as are wanted have this weight.
   V bound_of(Index count) const {
-    V largest[kMostBounded];
-    for (Index k = 0; k < top.count; ++k) largest[k] = S::load(top.weights + k * kStrip<S> + v * S::width);
-    for (Index g = 0; g < count; ++g) {
-      V falling = groups[g];
-      for (Index k = 0; k < top.count; ++k) {
-        const V here = largest[k];
-        largest[k] = S::max(falling, here);
-        falling = S::select(S::less(here, falling), here, falling);
-      }
-    }
-    return largest[top.count - 1];
+    T largest[kMostBounded * S::width];
+    for (Index k = 0; k < top.count; ++k)
+      S::store(largest + k * S::width, S::load(top.weights + k * kStrip<S> + v * S::width));
+    for (Index g = 0; g < count; ++g) insert_descending<S>(groups[g], largest, top.count, S::width);
+    return S::load(largest + (top.count - 1) * S::width);
   }
 };
 

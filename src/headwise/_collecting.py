@@ -74,6 +74,7 @@ class Collecting:
         self.items = int(np.prod(self.sizes.outer))
         self.raw: dict[str, Any] = {}
         self.counts: dict[str, Array] = {}
+        self._stripes: dict[str, tuple[Array, ...]] = {}
 
     def run(self) -> dict[str, Any]:
         """Run the kernel and return each statistic under its name."""
@@ -115,9 +116,9 @@ class Collecting:
             k = raw["top"] = self.names["top_keys"].options["k"]
             raw["top_weights"] = self._zeros(heads, queries, k)
             raw["top_keys"] = self._zeros(heads, queries, k, dtype=np.int64) - 1
-        stripes = [s for s in self.chosen if "target_ids" in s.options]
-        if stripes:
-            raw["stripes"] = [self._stripe(statistic) for statistic in stripes]
+        self._stripes = {s.name: self._stripe(s) for s in self.chosen if "target_ids" in s.options}
+        if self._stripes:
+            raw["stripes"] = list(self._stripes.values())
 
     def _band(self) -> int:
         """Return how many queries are in a band: whole blocks of a map."""
@@ -190,8 +191,7 @@ class Collecting:
 
     def _make(self, statistic: SecondPass) -> Any:
         if "target_ids" in statistic.options:
-            stripes = [s.name for s in self.chosen if "target_ids" in s.options]
-            return self._shaped(self.raw["stripes"][stripes.index(statistic.name)][3])
+            return self._shaped(self._stripes[statistic.name][3])
         return getattr(self, f"_{statistic.name}")(**statistic.options)
 
     def _per_head(self, array: Array) -> Array:

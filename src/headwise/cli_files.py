@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,7 +32,7 @@ def add_files(group: Any, kinds: Mapping[str, str]) -> None:
         group.add_argument(f"--{kind}", type=Path, metavar="PATH", help=text)
 
 
-def chosen_files(options: argparse.Namespace, kinds: Mapping[str, str]) -> dict[str, Path]:
+def chosen_files(options: argparse.Namespace, kinds: Iterable[str]) -> dict[str, Path]:
     """Return the files to write, by kind; refuse what cannot be written before any work is done."""
     paths = {kind: getattr(options, kind) for kind in kinds}
     chosen = {kind: path for kind, path in paths.items() if path is not None}

@@ -110,11 +110,8 @@ def run_look(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     console = Console(no_color=options.no_color or None, quiet=options.quiet, highlight=False)
-    if options.output is None and not options.no_page:
-        options.output = Path(PAGE)
-    files = chosen_files(options, {k: v for k, v in FILES.items() if k != "output"}) | (
-        {} if options.no_page else chosen_files(options, {"output": ""})
-    )
+    options.output = None if options.no_page else options.output or Path(PAGE)
+    files = chosen_files(options, sorted(FILES, key="output".__eq__))  # the page last
     started = time.perf_counter()
     atlas, read = _atlas(options)
     if options.heads is not None:

@@ -53,10 +53,8 @@ class Collecting {
     c.block_keys = number("block_keys");
     require(c.block_queries > 0 && c.block_keys > 0, "blocks");
     require(c.bands == 1 || c.band_queries % c.block_queries == 0, "a block in two bands");
-    const Index blocks =
-        (a_.query_len + c.block_queries - 1) / c.block_queries * ((a_.kv_len + c.block_keys - 1) / c.block_keys);
-    c.block_sums = numbers("block_sums", heads * blocks);
-    c.block_maxima = numbers("block_maxima", heads * blocks);
+    c.block_sums = numbers("block_sums", heads * c.blocks(a_));
+    c.block_maxima = numbers("block_maxima", heads * c.blocks(a_));
   }
 
   void set_stripes(const nb::list& stripes, Index rows) {

@@ -19,14 +19,14 @@ from headwise._arrays import Array
 _LEAST = 1 << 15  # bytes; smaller ones do no harm
 
 
-def kept(array: Any, dtype: Any = None) -> Array:
+def apart(array: Any, dtype: Any = None) -> Array:
     """Return a copy of an array in memory mapped for it alone, as long as anybody refers to it.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from headwise.lens.keeping import kept
-    >>> kept(np.arange(3), np.float32)
+    >>> from headwise.lens.keeping import apart
+    >>> apart(np.arange(3), np.float32)
     array([0., 1., 2.], dtype=float32)
     """
     array = np.asarray(array)

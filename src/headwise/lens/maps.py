@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from headwise._arrays import Array
-from headwise.lens.keeping import kept
+from headwise.lens.keeping import apart
 from headwise.lens.views import Window
 
 MAP_SIZE = 128  # rows and columns of a map at most, when a text begins
@@ -29,8 +29,8 @@ class BlockSums:
         self.queries, self.keys = shown.shape[-1], int(seen.viewer_count.shape[-1])
         starts = np.arange(0, self.queries, self.block[0])
         self.rows = np.add.reduceat(shown, starts, axis=-1, dtype=np.int64)
-        self.sums = kept(found.mean[item] * self._pairs(), np.float32)
-        self.maxima = kept(found.max[item], np.float32)
+        self.sums = apart(found.mean[item] * self._pairs(), np.float32)
+        self.maxima = apart(found.max[item], np.float32)
 
     def append(self, weights: Array) -> None:
         """Add the exact weights ``(num_heads, queries, kv_len)`` of the queries that follow."""

@@ -11,7 +11,7 @@ import numpy as np
 from headwise import statistics
 from headwise._arrays import Array
 from headwise.lens import sums
-from headwise.lens.keeping import kept as apart
+from headwise.lens.keeping import apart
 from headwise.lens.maps import MAP_SIZE, BlockSums, choose_windows
 from headwise.lens.views import Layer, LayerView, TextView, Window
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from headwise._arrays import dtype_name, to_numpy
+import numpy as np
+
+from headwise._arrays import Array, dtype_name, to_numpy
 from headwise._errors import listing
 from headwise.lens import sums
 from headwise.lens.atlas import Atlas
@@ -19,6 +21,7 @@ from headwise.lens.views import Layer, TextView
 
 _LARGE = 4 << 20  # bytes of a layer's queries from which on memory counts
 Key = tuple[str, int]  # a stack of layers, and the number of one
+Seen = dict[Key, tuple[LayerTexts, int]]  # one text as all layers saw it: theirs, and which of them
 
 
 @dataclass
@@ -28,13 +31,6 @@ class _Reading:
     texts: list[LayerTexts]
     padding: list[int]  # before the first token of each
     one_by_one: bool
-
-
-@dataclass
-class _Kept:
-    """One text as all layers saw it."""
-
-    layers: dict[Key, tuple[LayerTexts, int]] = field(default_factory=dict)
 
 
 class Watcher:
@@ -57,8 +53,9 @@ class Watcher:
         self.tokens = GivenTokens()
         self._reading: dict[Key, _Reading] = {}
         self._sums: dict[Key, sums.Sums] = {}
-        self._kept: list[_Kept] = []
+        self._kept: list[Seen] = []
         self._numbers: set[int] = set()
+        self._last_tokens: dict[int | None, Tokens] = {}
         self._facts: dict[str, Any] = {}
 
     def see(self, call: Any) -> tuple[Any, Any]:
@@ -111,8 +108,15 @@ class Watcher:
         tokens = None
         if ids is not None:
             ids = ids if part.item is None else ids[part.item : part.item + 1]
-            tokens = Tokens(ids[:, padding : padding + first + queries])
+            tokens = self._tokens(part.item, ids[:, padding : padding + first + queries])
         return Place(queries, keys, first, dropped, tokens, self.induction_distance)
+
+    def _tokens(self, item: int | None, ids: Array) -> Tokens:
+        """Return the tokens of a text, or of all: the layer before's where they are equal."""
+        last = self._last_tokens.get(item)
+        if last is None or not np.array_equal(last.ids, ids):
+            last = self._last_tokens[item] = Tokens(ids)
+        return last
 
     def _note(self, call: Any) -> None:
         if not self._facts:
@@ -122,7 +126,7 @@ class Watcher:
 
     def _end_texts(self) -> None:
         """Add the sums of all texts that are being read, and keep views of the first ones."""
-        kept: dict[int, _Kept] = {}
+        kept: dict[int, Seen] = {}
         for key, reading in self._reading.items():
             for k, texts in enumerate(reading.texts):
                 if texts.queries == 0:
@@ -130,7 +134,7 @@ class Watcher:
                 sums.add(self._sums.setdefault(key, {}), texts.close())
                 for item in range(len(texts.kept)):
                     number = k if reading.one_by_one else item
-                    kept.setdefault(number, _Kept()).layers[key] = (texts, item)
+                    kept.setdefault(number, {})[key] = (texts, item)
         for _, text in sorted(kept.items()):
             if len(self._kept) < self.keep:
                 self._kept.append(text)
@@ -150,11 +154,11 @@ class Watcher:
         self._set_facts()
 
     def _views(
-        self, text: _Kept, number: int, names: dict[Key, Layer], tokenizer: Any
+        self, text: Seen, number: int, names: dict[Key, Layer], tokenizer: Any
     ) -> list[TextView]:
         """Return the views of a text: of each stack of layers its own, where they read others."""
         groups: dict[Any, dict[Layer, tuple[LayerTexts, int]]] = {}
-        for key, (texts, item) in text.layers.items():
+        for key, (texts, item) in text.items():
             ids = None if texts.tokens is None else texts.tokens.ids[item]
             group = (texts.queries, texts.keys, None if ids is None else ids.tobytes())
             groups.setdefault(group, {})[names[key]] = (texts, item)
