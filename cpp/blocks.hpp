@@ -58,7 +58,9 @@ struct Block {
   Index strips;
   Scratch scratch;
   Row* rows;
-  T *scores, *key, *value;
+  T *weights, *scores;  // of a tile, in one place unless the scores are to stay
+  T* kept = nullptr;    // [kv_len + kNear][kStrip]: where those of the block's only strip stay; null: nowhere
+  T *key, *value;
   T* addends;                                                // of a vector of rows
   const Index addends_stride = copied_stride<T>(kTileKeys);  // from one row to the next
   T *correction, *offset, *where;                            // one number for each lane of a strip
@@ -76,7 +78,7 @@ struct Block {
         weighs(a.weighs()),
         observes(a.observes()) {
     rows = scratch.take<Row>(r.end - r.begin);
-    scores = scratch.take<T>((kTileKeys + kNear) * kStrip<S>);
+    weights = scores = scratch.take<T>((kTileKeys + kNear) * kStrip<S>);
     key = scratch.take<T>(kTileKeys * copied_stride<T>(a.head_dim));
     value = scratch.take<T>(kTileKeys * copied_stride<T>(a.value_dim));
     addends = scratch.take<T>(S::width * addends_stride);
@@ -228,10 +230,11 @@ inline void observe_scores(Block<S>& b, const Strip<S>& strip, const View<S>& vi
 template <class S, bool observed>
 inline void weigh_strip(Block<S>& b, const Strip<S>& strip, Keys keys, const typename S::Vector* maximum) {
   using T = typename S::Element;
-  Pass<S, kVectors<S>, observed> pass{b.scores, keys.end - keys.begin,         keys.begin % 64,
-                                      {},       Exponent<S>(b.units.exponent), {}};
+  Pass<S, kVectors<S>, observed> pass{
+      b.scores, b.weights, keys.end - keys.begin, keys.begin % 64, {}, Exponent<S>(b.units.exponent), {}};
   if constexpr (observed) {
     pass.distances = lane_distances<S>(b, strip, keys.begin);
+    pass.sided = true;
     pass.before = strip.standing.begin - keys.begin;
     pass.behind = strip.standing.end - keys.begin;
   }
@@ -262,27 +265,27 @@ inline void observe_weights(const Block<S>& b, const Strip<S>& strip, Keys keys)
   if (!b.a.singles_out() || (!near && b.a.first_keys <= keys.begin)) return;
   for (Index r = 0; r < strip.count; ++r)
     update_single_keys<typename S::Element>(strip.numbers, r, strip.rows[r], b.a.first_keys,
-                                            {b.scores + r, keys, kStrip<S>});
+                                            {b.weights + r, keys, kStrip<S>});
 }
 
 template <class S>
 inline void attend_tile(Block<S>& b, Strip<S>& strip, const View<S>& view, Tile<typename S::Element> key,
                         Tile<typename S::Element> value) {
   typename S::Vector maximum[kVectors<S>];
+  b.scores = b.kept ? b.kept + view.keys.begin * kStrip<S> : b.weights;
   score_visible<S>(b, strip, view, key, maximum);
   observe_scores(b, strip, view, maximum);
   b.weighs ? weigh_strip<S, true>(b, strip, view.keys, maximum) : weigh_strip<S, false>(b, strip, view.keys, maximum);
   observe_weights(b, strip, view.keys);
-  const Index count = view.keys.end - view.keys.begin;
   const auto* correction = strip.begun ? b.correction : nullptr;
   strip.begun = true;
   if (!b.careful) {
-    add_weighted_values<S>(value, count, b.a.value_dim, b.scores, correction, strip.sums, b.ahead);
+    add_weighted_values<S>(value, view.keys, b.a.value_dim, b.weights, correction, strip.sums, b.ahead);
     return;
   }
   for (Index r = 0; r < strip.count; ++r)
-    mark_hidden(b.a, b.range.item, strip.rows[r], view.of(r), view.keys, b.scores + r, kStrip<S>);
-  add_visible_values<S>(value, count, b.a.value_dim, b.scores, correction, strip.sums);
+    mark_hidden(b.a, b.range.item, strip.rows[r], view.of(r), view.keys, b.weights + r, kStrip<S>);
+  add_visible_values<S>(value, view.keys, b.a.value_dim, b.weights, correction, strip.sums);
 }
 
 // Sums over the totals of their lanes. On the way their squares are added up, and infinities and NaNs are noticed.
@@ -359,8 +362,8 @@ inline bool end_strip(const Block<S>& b, const Strip<S>& strip) {
 }
 
 // While the first strips of a tile are at work, memory brings what comes next: the biases of the others, the tile's
-// values, unless they were copied, and the keys of the next tile, up to key `last`; beside the last tile of a range the
-// places of its outputs, and what the thread will probably be given next.
+// values, unless they were copied, the keys of the next tile, up to key `last`, and its kept scores' places; beside the
+// last tile of a range the places of its outputs, and what the thread will probably be given next.
 template <class S>
 inline void prefetch_next(Block<S>& b, Keys tile, Index last) {
   const Arguments& a = b.a;
@@ -371,6 +374,10 @@ inline void prefetch_next(Block<S>& b, Keys tile, Index last) {
   if (a.bias.data) b.ahead.add(biases_ahead(a, b.range, tile));
   b.ahead.add(rows_ahead(a.value, b.range, in_place ? tile : next, a.value_dim));
   b.ahead.add(rows_ahead(a.key, b.range, next, a.head_dim));
+  if (b.kept) {
+    constexpr Index width = kStrip<S> * sizeof(*b.kept);
+    b.ahead.add({b.kept + next.begin * kStrip<S>, width, next.end - next.begin, width});
+  }
   if (!next.empty()) return;
   b.ahead.add(queries_ahead(a, a.output_layout, b.range, a.value_dim));
   if (b.next.begin >= b.next.end) return;
@@ -403,12 +410,13 @@ inline void attend_tiles(Block<S>& b, Strip<S>* strips, Keys within, Index last)
 constexpr Index kMaxStrips = 32;
 
 // One pass of a range of rows over the keys among `keys` that they see. Each strip ends with `end(block, strip)`; tells
-// whether any of these told of a flaw.
+// whether any of these told of a flaw. The scores of a single strip may be `kept`.
 template <class S, class End>
 inline bool attend_rows(const Arguments& a, const RowRange& range, const RowRange& next, Keys keys, char* buffer,
-                        bool careful, End end) {
+                        bool careful, End end, typename S::Element* kept = nullptr) {
   Block<S> b(a, range, buffer);
   b.next = next;
+  b.kept = kept;
   b.careful = careful;
   describe_rows(a, range, b.rows);
   Strip<S> strips[kMaxStrips];

@@ -38,6 +38,9 @@ struct Collection {
   Index top = 0;
   const Stripe* stripes = nullptr;
   Index stripe_count = 0;
+  // Whether the first pass is made along with the second, strip by strip: scores are kept instead of computed again.
+  // Not for few rows, nor where threads share their keys. The bits are the same.
+  bool attends = false;
 
   [[gnu::always_inline]] Index offsets_size(const Arguments& a) const {
     return band_queries + a.kv_len - 1 + 2 * kOffsetMargin;

@@ -130,7 +130,7 @@ inline typename S::Element weigh_row(const Chunk<S>& c, Numbers<typename S::Elem
   T* scores = c.scores.row(r);
   const Index count = padded<S>(keys.end - keys.begin) / S::width;
   for (Index j = keys.end - keys.begin; j < count * S::width; ++j) scores[j] = -T(__builtin_inf());
-  Pass<S, 1, observed> pass{scores, count, 0, {}, Exponent<S>(c.units.exponent), {}};
+  Pass<S, 1, observed> pass{scores, scores, count, 0, {}, Exponent<S>(c.units.exponent), {}};
   largest<S, 1>(scores, count, pass.maximum);
   T lane[S::width];
   S::store(lane, pass.maximum[0]);

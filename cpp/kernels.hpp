@@ -21,9 +21,9 @@ struct TypedKernels {
   // kRowMaximum and kRowTotal.
   Index (*weights_scratch)(const Arguments&, Index rows);
   void (*weights)(const Arguments&, const Rectangle&, char* scratch);
-  // The second pass over a band of queries, scratch for a band of so many key/value heads, and how many queries see
-  // each key (viewers[kv_len]) and each distance (pairs[query_len + kv_len - 1], at query - key + kv_len - 1) of one
-  // head; the counts hold zeros at first. The first needs the statistics kRowMaximum and kRowTotal.
+  // The second pass over a band of queries, or both in one, scratch for a band of so many key/value heads, and how many
+  // queries see each key (viewers[kv_len]) and each distance (pairs[query_len + kv_len - 1], at query - key + kv_len -
+  // 1) of one head; the counts hold zeros at first. The first needs the statistics kRowMaximum and kRowTotal.
   Index (*collect_scratch)(const Arguments&, const Collection&, Index kv_heads);
   void (*collect)(const Arguments&, const Collection&, const Band&, char* scratch);
   void (*count_viewers)(const Arguments&, Index item, Index head, Index* viewers, Index* pairs);

@@ -1,4 +1,4 @@
-// One tile of scores becomes weights, in place, and the observers look on.
+// One tile of scores becomes weights, and the observers look on.
 //
 // Vectors of scores follow one another in memory. In a strip each lane is a query and each vector a key; for a
 // single row each lane is a key. The code is the same: only the positions of lanes and vectors differ.
@@ -31,30 +31,31 @@ struct TileSums {
 
 // p = e^(score - maximum), for one vector.      scored: Σ p · (score - maximum)
 template <class S, int vectors, bool observed>
-inline typename S::Vector weigh(typename S::Element* scores, int v, typename S::Vector maximum,
-                                const Exponent<S>& exponent, TileSums<S, vectors>& sums) {
+inline typename S::Vector weigh(const typename S::Element* score, typename S::Element* place, int v,
+                                typename S::Vector maximum, const Exponent<S>& exponent, TileSums<S, vectors>& sums) {
   using V = typename S::Vector;
-  const V below = exponent.clip(S::sub(S::load(scores), maximum));
+  const V below = exponent.clip(S::sub(S::load(score), maximum));
   const V weight = exp2<S>(below, exponent);
-  S::store(scores, weight);
+  S::store(place, weight);
   sums.total[v] = S::add(sums.total[v], weight);
   if constexpr (observed) sums.scored[v] = S::fma(weight, below, sums.scored[v]);
   return weight;
 }
 
-// One pass over `count` vectors (times `vectors` across): scores become weights.
+// One pass over `count` vectors (times `vectors` across): scores become weights, which may take their places.
 template <class S, int vectors, bool observed>
 struct Pass {
   using V = typename S::Vector;
   using T = typename S::Element;
-  T* scores;
+  const T* scores;
+  T* weights;
   Index count;
   Index phase;  // keys before the first one, modulo the longest run
   V maximum[vectors];
   Exponent<S> exponent;
   Distances<S, vectors> distances;
-  Index before = 0, behind = kUnbounded;  // up to `before` all keys lie before their lanes' positions, from `behind` on
-                                          // behind them
+  bool sided = false;            // lanes are queries and vectors are keys: up to `before` all of them lie before their
+  Index before = 0, behind = 0;  // lanes' positions, from `behind` on behind them
   Index done = 0;
 
   // Weights are added up in runs of 8 keys, runs of 64, and then run by run: the error of a sum grows with the
@@ -74,38 +75,66 @@ struct Pass {
     return sums;
   }
 
+  // Only that of decode.hpp has lanes of one query.
   TileSums<S, vectors> sum_keys(Index end) {
-    if constexpr (observed)
-      if (end <= before || done >= behind) return sum_one_side(end);
-    return sum_weights<false>(end);
+    if constexpr (!observed) return sum_weights<Distance::none>(end).sums;
+    if (!sided) return sum_weights<Distance::each>(end).sums;
+    const Index first = done - ((done + phase) & 7), last = first + 8;
+    if (last <= before || first >= behind) return sum_sided<Distance::side>(end, first, last);
+    return sum_sided<Distance::both>(end, first, last);
   }
 
-  // For every key its weight, and its weight times its distance or, for one side, the sum of all weights so far.
-  template <bool one_side>
-  TileSums<S, vectors> sum_weights(Index end) {
-    auto sums = TileSums<S, vectors>::zero();
-    if constexpr (observed && !one_side) distances.passed = S::mul(distances.step, S::set(T(done)));
-    T* place = scores + done * vectors * S::width;
-    for (; done < end; ++done, place += vectors * S::width) {
+  // What is added up for the distances: the weight times its distance, the sum of all weights so far, or both.
+  enum class Distance { none, each, side, both };
+
+  struct RunSums {
+    TileSums<S, vectors> sums = TileSums<S, vectors>::zero();
+    V running[vectors];
+  };
+
+  template <Distance distance>
+  RunSums sum_weights(Index end) {
+    constexpr bool each = distance == Distance::each || distance == Distance::both;
+    constexpr bool side = distance == Distance::side || distance == Distance::both;
+    RunSums run;
+    auto& sums = run.sums;
+    if constexpr (side)
+      for (int v = 0; v < vectors; ++v) run.running[v] = S::set(0);
+    if constexpr (each) distances.passed = S::mul(distances.step, S::set(T(done)));
+    const T* score = scores + done * vectors * S::width;
+    T* place = weights + done * vectors * S::width;
+    for (; done < end; ++done, score += vectors * S::width, place += vectors * S::width) {
       for (int v = 0; v < vectors; ++v) {
-        const V weight = weigh<S, vectors, observed>(place + v * S::width, v, maximum[v], exponent, sums);
-        if constexpr (observed && one_side) sums.distant[v] = S::add(sums.distant[v], sums.total[v]);
-        if constexpr (observed && !one_side) sums.distant[v] = S::fma(weight, distances.size(v), sums.distant[v]);
+        const V weight =
+            weigh<S, vectors, observed>(score + v * S::width, place + v * S::width, v, maximum[v], exponent, sums);
+        if constexpr (side) run.running[v] = S::add(run.running[v], sums.total[v]);
+        if constexpr (each) sums.distant[v] = S::fma(weight, distances.size(v), sums.distant[v]);
       }
-      if constexpr (observed && !one_side) distances.next();
+      if constexpr (each) distances.next();
     }
-    return sums;
+    return run;
   }
 
-  // Where all keys of a run lie on one side no distance of a single key is needed. The sum of the totals so far holds
-  // the first weight as often as there are keys, the last one once: it is Σ p · (end - k), and a distance is that of
-  // the end and so much more, or less.
-  TileSums<S, vectors> sum_one_side(Index end) {
-    const V step = end <= before ? distances.step : S::sub(S::set(0), distances.step);
-    auto sums = sum_weights<true>(end);
-    distances.passed = S::mul(distances.step, S::set(T(end)));
-    for (int v = 0; v < vectors; ++v)
-      sums.distant[v] = S::fma(distances.size(v), sums.total[v], S::mul(step, sums.distant[v]));
+  // Where all keys of a run lie on one side of a lane's position no distance of a single key is needed. The sum of the
+  // totals so far holds the first weight as often as there are keys, the last one once: it is Σ p · (last - k), and a
+  // distance is that of `last` and so much more, or less. Each lane for itself, and as if the run were whole: what its
+  // neighbours see makes no difference.
+  template <Distance distance>
+  TileSums<S, vectors> sum_sided(Index end, Index first, Index last) {
+    auto [sums, running] = sum_weights<distance>(end);
+    distances.passed = S::set(T(last));
+    for (int v = 0; v < vectors; ++v) {
+      for (Index k = end; k < last; ++k) running[v] = S::add(running[v], sums.total[v]);
+      const V far = distances.size(v), total = sums.total[v];
+      if constexpr (distance == Distance::side) {
+        const V step = S::set(last <= before ? T(1) : T(-1));
+        sums.distant[v] = S::fma(far, total, S::mul(step, running[v]));
+      } else {
+        const V offset = distances.offset[v], behind_it = S::fma(far, total, S::sub(S::set(0), running[v]));
+        const V within = S::select(S::less(S::set(T(first)), offset), sums.distant[v], behind_it);
+        sums.distant[v] = S::select(S::less(offset, S::set(T(last))), within, S::fma(far, total, running[v]));
+      }
+    }
     return sums;
   }
 };

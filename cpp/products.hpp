@@ -159,12 +159,24 @@ inline void score_strip(Tile<typename S::Element> key, Index keys, Index head_di
 }
 
 // Keys whose weighted values are added up in one chain. A tile has two of them.
-constexpr Index kValueChain = 128;
+constexpr Index kValueChain = kTileKeys / 2;
 
-// Calls `use(first, count, carry)` for each chain of keys.
+// Calls `use(first, count, carry)` for each chain of a tile's keys, numbered from the first one that is in view. Chains
+// begin where they always do in a tile, and where the tile's first one is not in view its carry is by itself: a row's
+// sums have the same bits whatever its neighbours see.
 template <class S, class Use>
-inline void by_chains(Index keys, const typename S::Element* carry, Use use) {
-  for (Index j = 0; j < keys; j += kValueChain, carry = ones<S>()) use(j, smaller(keys - j, kValueChain), carry);
+inline void by_chains(Keys keys, Index value_dim, const typename S::Element* carry, typename S::Element* sums,
+                      Use use) {
+  if (carry && keys.begin % kTileKeys >= kValueChain) {
+    for (Index k = 0; k < value_dim * kStrip<S>; k += S::width)
+      S::store(sums + k, S::mul(S::load(sums + k), S::load(carry + k % kStrip<S>)));
+    carry = ones<S>();
+  }
+  for (Index j = keys.begin; j < keys.end; carry = ones<S>()) {
+    const Index end = smaller(keys.end, (j / kValueChain + 1) * kValueChain);
+    use(j - keys.begin, end - j, carry);
+    j = end;
+  }
 }
 
 // sums[d, r] = sums[d, r] · carry[r] + Σ_j value[j, d] · weights[j, r], or only the latter           "jd,jr->dr"
@@ -176,10 +188,10 @@ template <class S>
 }
 
 template <class S>
-inline void add_weighted_values(Tile<typename S::Element> value, Index keys, Index value_dim,
+inline void add_weighted_values(Tile<typename S::Element> value, Keys keys, Index value_dim,
                                 const typename S::Element* weights, const typename S::Element* correction,
                                 typename S::Element* sums, Prefetcher& ahead) {
-  by_chains<S>(keys, correction, [&](Index first, Index count, const auto* carry) {
+  by_chains<S>(keys, value_dim, correction, sums, [&](Index first, Index count, const auto* carry) {
     add_chain<S>({value.data + first * value.stride, value.stride}, count, value_dim, weights + first * kStrip<S>,
                  carry, sums, ahead);
   });
@@ -188,11 +200,11 @@ inline void add_weighted_values(Tile<typename S::Element> value, Index keys, Ind
 // The same, leaving out every weight marked as hidden (negative), so that a NaN or an infinity in a value that
 // a query does not see cannot reach its sum as 0 · NaN.
 template <class S>
-inline void add_visible_values(Tile<typename S::Element> value, Index keys, Index value_dim,
+inline void add_visible_values(Tile<typename S::Element> value, Keys keys, Index value_dim,
                                const typename S::Element* weights, const typename S::Element* correction,
                                typename S::Element* sums) {
   using V = typename S::Vector;
-  by_chains<S>(keys, correction, [&](Index first, Index count, const auto* carry) {
+  by_chains<S>(keys, value_dim, correction, sums, [&](Index first, Index count, const auto* carry) {
     for (Index d = 0; d < value_dim; ++d)
       for (int v = 0; v < kStrip<S>; v += S::width) {
         V total = S::set(0);

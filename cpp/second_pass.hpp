@@ -1,14 +1,15 @@
 // The second pass: weights of all keys, once a row's maximum and total are known, go past the collectors.
 //
-//   for each tile of keys
-//     for each strip of queries
+//   for each strip of queries
+//     first pass in each head, where scores are kept       blocks.hpp
+//     for each tile of keys
 //       for each head                                      (all heads, where pairs of them are compared)
 //         weights = e^(key · query - maximum) / total      [keys][lanes], as in the first pass
 //         received, offsets, blocks, top keys, stripes     collectors.hpp
 //       products of the heads' weights                     similarity.hpp
 //
-// Scores are computed again, in the order of the kernel that found the maximum: with few rows by decode.hpp, and turned
-// to lanes.
+// Scores were kept, or are computed again, in the order of the kernel that found the maximum: with few rows by
+// decode.hpp, and turned to lanes.
 #pragma once
 
 #include "gathering.hpp"
@@ -22,9 +23,10 @@ inline Index place_of_row(const Gathering<S>& g, const HeadStrip<S>& h, Index r)
   return place_of(g.a, g.band.item, h.strip.rows[r]);
 }
 
-// Scores become weights, in place.
+// Scores become weights, which may take their places. Memory brings what lies at `next`.
 template <class S>
-inline void weigh_lanes(const Gathering<S>& g, const HeadStrip<S>& h, typename S::Element* scores, Index count) {
+inline void weigh_lanes(const Gathering<S>& g, const HeadStrip<S>& h, const typename S::Element* scores,
+                        typename S::Element* weights, Index count, const typename S::Element* next) {
   using V = typename S::Vector;
   const Exponent<S> exponent(g.b.units.exponent);
   V maximum[kVectors<S>], share[kVectors<S>];
@@ -33,9 +35,10 @@ inline void weigh_lanes(const Gathering<S>& g, const HeadStrip<S>& h, typename S
     share[v] = S::load(h.share + v * S::width);
   }
   for (Index k = 0; k < count; ++k)
-    for (int v = 0; v < kVectors<S>; ++v, scores += S::width) {
+    for (int v = 0; v < kVectors<S>; ++v, scores += S::width, weights += S::width, next += S::width) {
+      __builtin_prefetch(next, 0, 2);
       const V below = exponent.clip(S::sub(S::load(scores), maximum[v]));
-      S::store(scores, S::mul(exp2<S>(below, exponent), share[v]));
+      S::store(weights, S::mul(exp2<S>(below, exponent), share[v]));
     }
 }
 
@@ -47,7 +50,7 @@ inline void begin_top(const Gathering<S>& g, const HeadStrip<S>& h) {
   T least[kStrip<S>];
   for (Index r = 0; r < kStrip<S>; ++r)
     least[r] = bounds && r < h.strip.count ? bounds[place_of_row(g, h, r)] : -T(__builtin_inf());
-  weigh_lanes(g, h, least, 1);
+  weigh_lanes(g, h, least, least, 1, least);
   for (int v = 0; v < kStrip<S>; v += S::width) S::store(least + v, just_below<S>(S::load(least + v)));
   h.top.init(least);
 }
@@ -92,11 +95,16 @@ inline Keys weigh_strip_of(Gathering<S>& g, const HeadStrip<S>& h, Keys tile, Ti
   const View<S> view = view_tile(g.b, h.strip, tile);
   const Index skipped = view.keys.begin - tile.begin, count = view.keys.end - view.keys.begin;
   if (view.keys.empty()) return view.keys;
-  g.b.scores = weights + skipped * kStrip<S>;
-  typename S::Vector maximum[kVectors<S>];
-  score_visible<S>(g.b, h.strip, view, {key.data + skipped * key.stride, key.stride}, maximum);
-  weigh_lanes(g, h, g.b.scores, count);
-  if (h.flawed) clear_hidden(g, h, view.keys, g.b.scores, [&](Index r) { return view.of(r); });
+  weights += skipped * kStrip<S>;
+  if (h.kept) {
+    weigh_lanes(g, h, h.kept + view.keys.begin * kStrip<S>, weights, count, g.kept_next(h, view.keys));
+  } else {
+    g.b.scores = weights;
+    typename S::Vector maximum[kVectors<S>];
+    score_visible<S>(g.b, h.strip, view, {key.data + skipped * key.stride, key.stride}, maximum);
+    weigh_lanes(g, h, weights, weights, count, weights);
+  }
+  if (h.flawed) clear_hidden(g, h, view.keys, weights, [&](Index r) { return view.of(r); });
   return view.keys;
 }
 
@@ -112,7 +120,7 @@ inline Keys weigh_rows_of(const Gathering<S>& g, const HeadStrip<S>& h, Index he
   for (Index r = 0; r < kStrip<S>; ++r)
     for (Index k = 0; k < count; ++k)
       weights[k * kStrip<S> + r] = r < h.strip.count ? chunk.scores.row(first + r)[k] : 0;
-  weigh_lanes(g, h, weights, count);
+  weigh_lanes(g, h, weights, weights, count, weights);
   if (h.flawed) clear_hidden(g, h, keys, weights, [&](Index r) { return chunk.seen[first + r]; });
   return keys;
 }
@@ -167,12 +175,12 @@ inline void collect_products(const Gathering<S>& g, Keys tile) {
 }
 
 template <class S>
-inline void collect_strip(Gathering<S>& g, Index strip, Keys tile, const Tile<typename S::Element>* keys, Index last) {
+inline void collect_tile(Gathering<S>& g, Keys tile, const Tile<typename S::Element>* keys, Index last) {
   for (Index head = 0; head < g.heads; ++head) {
-    const HeadStrip<S>& h = g.at(head, strip);
+    const HeadStrip<S>& h = g.rows[head];
     const Index kv = head / g.a.group();
     typename S::Element* weights = g.weights_of(head);
-    if (strip == 0 && head % g.a.group() == 0) {
+    if (!h.kept && head % g.a.group() == 0) {
       g.b.ahead = {};
       g.b.ahead.add(rows_ahead(g.a.key, {g.band.item, g.kv_head_of(head), 0, 0},
                                {tile.end, smaller(tile.end + g.tile_keys, last)}, g.a.head_dim));
@@ -180,10 +188,8 @@ inline void collect_strip(Gathering<S>& g, Index strip, Keys tile, const Tile<ty
     g.seen[head] =
         g.few() ? weigh_rows_of<S>(g, h, head, tile, weights) : weigh_strip_of<S>(g, h, tile, keys[kv], weights);
     if (g.seen[head].empty()) continue;
-    const Index first = h.strip.rows[0].query;
-    collect_head<S>(
-        g, h, g.head_of(head),
-        {weights + (g.seen[head].begin - tile.begin) * kStrip<S>, {first, first + h.strip.count}, g.seen[head]});
+    collect_head<S>(g, h, g.head_of(head),
+                    {weights + (g.seen[head].begin - tile.begin) * kStrip<S>, g.queries, g.seen[head]});
   }
   if (g.c.products) collect_products<S>(g, tile);
 }
@@ -197,14 +203,31 @@ inline void score_few_rows(const Gathering<S>& g, Index kv_head, Keys tile) {
   if (!keys.empty()) score_visible_rows(chunk, keys, run_ahead(chunk, g.a.key, keys.end, g.a.head_dim));
 }
 
-// Some queries of a band's heads against all keys.
+// The first pass of a strip's rows in one head: their scores are kept.
 template <class S>
-inline void collect_queries(Gathering<S>& g, Tile<typename S::Element>* tiles) {
+inline void attend_strip(const Gathering<S>& g, Index head) {
   const Arguments& a = g.a;
+  const auto rows_of = [&](Index k) {
+    const Index first = k % a.group() * a.query_len;
+    return RowRange{g.band.item, g.kv_head_of(k), first + g.queries.begin, first + g.queries.end};
+  };
+  const RowRange next = head + 1 < g.heads ? rows_of(head + 1) : RowRange{};
+  const auto end = [](const auto& b, const auto& strip) { return end_strip(b, strip); };
+  optimistically([&](bool careful) {
+    return attend_rows<S>(a, rows_of(head), next, {0, a.kv_len}, g.attending, careful, end, g.rows[head].kept);
+  });
+}
+
+// A strip of queries in a band's heads against all keys.
+template <class S>
+inline void collect_strip(Gathering<S>& g, Tile<typename S::Element>* tiles) {
+  const Arguments& a = g.a;
+  for (Index head = 0; g.c.attends && head < g.heads; ++head) attend_strip(g, head);
+  if (a.stop()) return;
   Keys visible{0, 0};
-  for (Index k = 0; k < g.heads * g.strips; ++k) {
-    begin_head<S>(g, g.rows[k]);
-    visible = hull(visible, visible_keys(g.rows[k].strip.rows, g.rows[k].strip.count));
+  for (Index head = 0; head < g.heads; ++head) {
+    begin_head<S>(g, g.rows[head]);
+    visible = hull(visible, visible_keys(g.rows[head].strip.rows, g.rows[head].strip.count));
   }
   for (Index begin = g.few() ? 0 : visible.begin / g.tile_keys * g.tile_keys; begin < visible.end && !a.stop();
        begin += g.tile_keys) {
@@ -212,27 +235,27 @@ inline void collect_queries(Gathering<S>& g, Tile<typename S::Element>* tiles) {
     for (Index kv = g.band.kv_begin; kv < g.band.kv_end; ++kv) {
       if (g.few()) {
         score_few_rows(g, kv, tile);
-      } else {
+      } else if (!g.c.attends) {
         tiles[kv - g.band.kv_begin] = load_tile<S>(a.key, a.key.at(g.band.item, kv, tile.begin), tile.end - tile.begin,
                                                    a.head_dim, true, g.keys + (kv - g.band.kv_begin) * g.key_size);
       }
     }
-    for (Index strip = 0; strip < g.strips; ++strip) collect_strip<S>(g, strip, tile, tiles, visible.end);
+    collect_tile<S>(g, tile, tiles, visible.end);
   }
 }
 
-// What is written once a row has seen all keys, and once a band has.
+// What is written once the rows have seen all keys.
 template <class S>
-inline void end_queries(const Gathering<S>& g) {
+inline void end_heads(const Gathering<S>& g) {
   using T = typename S::Element;
   for (Index s = 0; s < g.c.stripe_count; ++s)
-    for (Index k = 0; k < g.heads * g.strips; ++k)
-      for (Index r = 0; r < g.rows[k].strip.count; ++r)
-        static_cast<T*>(g.c.stripes[s].out)[place_of_row(g, g.rows[k], r)] = T(g.rows[k].found[s * kStrip<S> + r]);
-  for (Index k = 0; g.c.top && k < g.heads * g.strips; ++k)
-    for (Index r = 0; r < g.rows[k].strip.count; ++r) {
-      const Index place = place_of_row(g, g.rows[k], r) * g.c.top;
-      g.rows[k].top.leave(r, static_cast<T*>(g.c.top_weights) + place, g.c.top_keys + place);
+    for (const HeadStrip<S>* h = g.rows; h < g.rows + g.heads; ++h)
+      for (Index r = 0; r < h->strip.count; ++r)
+        static_cast<T*>(g.c.stripes[s].out)[place_of_row(g, *h, r)] = T(h->found[s * kStrip<S> + r]);
+  for (const HeadStrip<S>* h = g.rows; g.c.top && h < g.rows + g.heads; ++h)
+    for (Index r = 0; r < h->strip.count; ++r) {
+      const Index place = place_of_row(g, *h, r) * g.c.top;
+      h->top.leave(r, static_cast<T*>(g.c.top_weights) + place, g.c.top_keys + place);
     }
   if (!g.c.products) return;
   double* products = g.c.products + (g.band.item * g.c.bands + g.band.number) * g.a.num_heads * g.a.num_heads;
@@ -244,11 +267,10 @@ inline void collect(const Arguments& a, const Collection& c, const Band& band, c
   Scratch scratch(buffer);
   auto* tiles = scratch.take<Tile<typename S::Element>>(band.kv_end - band.kv_begin);
   const Index begin = band.number * c.band_queries, end = smaller(begin + c.band_queries, a.query_len);
-  const Index together = Gathering<S>::strips_at_once(a, c) * kStrip<S>;
-  for (Index first = begin; first < end && !a.stop(); first += together) {
-    Gathering<S> g(a, c, band, {first, smaller(first + together, end)}, buffer + scratch.used());
-    collect_queries<S>(g, tiles);
-    if (!a.stop()) end_queries<S>(g);
+  for (Index first = begin; first < end && !a.stop(); first += kStrip<S>) {
+    Gathering<S> g(a, c, band, {first, smaller(first + kStrip<S>, end)}, buffer + scratch.used());
+    collect_strip<S>(g, tiles);
+    if (!a.stop()) end_heads<S>(g);
   }
 }
 
@@ -257,8 +279,7 @@ template <class S>
 inline Index collect_scratch(const Arguments& a, const Collection& c, Index kv_heads) {
   Scratch scratch(nullptr);
   scratch.take<Tile<typename S::Element>>(kv_heads);
-  const Index together = smaller(Gathering<S>::strips_at_once(a, c) * kStrip<S>, c.band_queries);
-  return scratch.used() + Gathering<S>(a, c, {0, 0, kv_heads, 0}, {0, together}, nullptr).scratch.used();
+  return scratch.used() + Gathering<S>(a, c, {0, 0, kv_heads, 0}, {0, kStrip<S>}, nullptr).scratch.used();
 }
 
 }  // namespace

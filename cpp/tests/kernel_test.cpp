@@ -71,13 +71,36 @@ void check_weights(Problem<T>& p, const TypedKernels& k, const char* set) {
     }
 }
 
+void run_bands(const Arguments& a, const Collection& c, const TypedKernels& k) {
+  const Scratch scratch(k.collect_scratch(a, c, a.num_kv_heads));
+  for (Index band = 0; band < c.bands; ++band) k.collect(a, c, {0, 0, a.num_kv_heads, band}, scratch.data());
+}
+
+// Both passes in one, where scores are kept, leave the same bits as one after the other.
+template <class T>
+void check_kept_scores(Problem<T>& apart, Problem<T>& together, const TypedKernels& k, const char* set) {
+  const Shape& shape = apart.shape;
+  if (apart.a.rows() < kFewRows || shape.query_len * shape.kv_len == 0) return;
+  Collected<T> want(apart.a), got(together.a);
+  run_blocks(apart.a, k, k.block_rows(apart.a));
+  run_bands(apart.a, want.c, k);
+  got.c.attends = true;
+  run_bands(together.a, got.c, k);
+  check(same_bits(together.output.bytes, apart.output.bytes), set, "kept scores: output", shape, 0, 1);
+  for (int s = 0; s < kNumStatistics; ++s) {
+    if (s == kComputedKeys) continue;  // a strip computes what any of its rows sees
+    const bool same = same_bits(together.numbers[s], apart.numbers[s]) && together.counts[s] == apart.counts[s];
+    check(same, set, kStatistics[s].name, shape, 0, 1);
+  }
+  check(got.same_bits_as(want), set, "kept scores: what is collected", shape, 0, 1);
+}
+
 template <class T>
 void check_second_pass(Problem<T>& p, const TypedKernels& k, const char* set) {
   Arguments& a = p.a;
   if (a.query_len * a.kv_len == 0) return;
   Collected<T> got(a);
-  const Scratch scratch(k.collect_scratch(a, got.c, a.num_kv_heads));
-  for (Index band = 0; band < got.c.bands; ++band) k.collect(a, got.c, {0, 0, a.num_kv_heads, band}, scratch.data());
+  run_bands(a, got.c, k);
   for (Index h = 0; h < a.num_heads; ++h)
     k.count_viewers(a, 0, h, got.viewers.data() + h * a.kv_len, got.pairs.data() + h * (a.query_len + a.kv_len - 1));
   compare_collected(p, got,
@@ -112,6 +135,8 @@ void check_rows(const Problem<T>& p, const char* set) {
 
 template <class T>
 void test_shape(const Shape& shape, const TypedKernels& k, const char* set) {
+  Problem<T> apart(shape), together(shape);
+  check_kept_scores(apart, together, k, set);
   Problem<T> blocks(shape);
   run_blocks(blocks.a, k, k.block_rows(blocks.a));
   check_rows(blocks, set);
@@ -131,10 +156,12 @@ template <class T>
 void test_hidden_nan(const TypedKernels& k, const char* set) {
   for (const Index query_len : {5, 40}) {
     const Shape shape{2, 1, query_len, 300, 19, 21, 0, 200};
-    Problem<T> p(shape);
+    Problem<T> p(shape), together(shape);
     const Index last = query_len + 199;
-    p.key.set(0, last, 3, NAN);
-    p.value.set(0, last, 3, NAN);
+    for (Problem<T>* each : {&p, &together}) {
+      each->key.set(0, last, 3, NAN);
+      each->value.set(0, last, 3, NAN);
+    }
     query_len < 8 ? run_chunks(p.a, k) : run_blocks(p.a, k, k.block_rows(p.a));
     for (Index h = 0; h < 2; ++h)
       for (Index i = 0; i < query_len; ++i)
@@ -142,6 +169,7 @@ void test_hidden_nan(const TypedKernels& k, const char* set) {
           const double x = p.output.get(h, i, d);
           check(std::isnan(x) == (i == query_len - 1), set, "hidden NaN", shape, x, 0);
         }
+    check_kept_scores(p, together, k, set);
   }
 }
 

@@ -5,6 +5,11 @@
 
 namespace headwise::testing {
 
+template <class T>
+bool same_bits(const std::vector<T>& x, const std::vector<T>& y) {
+  return x.size() == y.size() && (x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof(T)) == 0);
+}
+
 // Everything that can be asked for, in buffers of exactly the size that the contract says.
 template <class T>
 struct Collected {
@@ -61,6 +66,13 @@ struct Collected {
     c.stripe_count = 1;
   }
   Collected(const Collected&) = delete;
+
+  bool same_bits_as(const Collected& other) const {
+    for (const auto part : {&Collected::received, &Collected::recent, &Collected::offsets, &Collected::sums,
+                            &Collected::maxima, &Collected::top_weights, &Collected::stripe})
+      if (!same_bits(this->*part, other.*part)) return false;
+    return same_bits(products, other.products) && top_keys == other.top_keys;
+  }
 };
 
 // Sums of the answer's weights beside what was collected.

@@ -1,4 +1,4 @@
-"""The second pass: what the kernels collect, and what becomes of it.
+"""Both passes together: what the kernels collect in the second one, and what becomes of it.
 
 Queries are cut into bands. Each band has sums of its own, and these are added up in their order, so
 that results have the same bits with any number of threads.
@@ -22,7 +22,7 @@ from headwise._rectangles import KEPT
 from headwise._second_pass import SecondPass
 from headwise._shapes import FAR, broadcasts
 from headwise._value_lengths import value_lengths
-from headwise.attention import kernel_arguments
+from headwise.attention import kernel_arguments, run
 from headwise.statistics import AnyStatistic
 
 _LEAST_BAND = 128  # queries; shorter ones would cost more than they share out
@@ -63,11 +63,14 @@ class TopKeys(NamedTuple):
 
 
 class Collecting:
-    """One second pass: asks for what the chosen statistics need, and makes them from it."""
+    """A call with a second pass: asks for what the chosen statistics need, and makes them."""
 
-    def __init__(self, prepared: Prepared, rows: dict[str, Array], chosen: list[SecondPass]):
+    def __init__(
+        self, prepared: Prepared, output: Array, rows: dict[str, Array], chosen: list[SecondPass]
+    ):
         self.prepared = prepared
         self.sizes = prepared.sizes
+        self.output = output
         self.rows = rows
         self.chosen = chosen
         self.names = {statistic.name: statistic for statistic in chosen}
@@ -76,11 +79,19 @@ class Collecting:
         self.counts: dict[str, Array] = {}
         self._stripes: dict[str, tuple[Array, ...]] = {}
 
-    def run(self) -> dict[str, Any]:
-        """Run the kernel and return each statistic under its name."""
+    def run(self, first_keys: int, bounding: int) -> dict[str, Any]:
+        """Write output and row statistics; return each of the second pass under its name.
+
+        ``first_keys`` and ``bounding`` are as in `headwise.attention.run`.
+        """
         self._ask()
-        if self.items * self.sizes.heads * self.sizes.query_len * self.sizes.kv_len:
-            self._collect()
+        anything = self.items * self.sizes.heads * self.sizes.query_len * self.sizes.kv_len
+        if anything and self.raw.keys() - {"band_queries"}:
+            self._collect(first_keys, bounding)
+        else:
+            run(self.prepared, self.output, self.rows, first_keys, bounding)
+        if anything:
+            self._count_viewers()
         return {statistic.name: self._make(statistic) for statistic in self.chosen}
 
     # ---- what is asked for
@@ -105,8 +116,9 @@ class Collecting:
         if self._needs("received", "normalized_received", "value_weighted"):
             raw["received"] = self._zeros(heads, bands, keys)
         if "window_received" in self.names:
+            first = max(0, queries - self.names["window_received"].options["w"])
             raw["recent"] = self._zeros(heads, bands, keys)
-            raw["recent_from"] = self._recent_from(self.names["window_received"].options["w"])
+            raw["recent_from"] = np.full((self.items, heads), first, np.int64)
         if self._needs("offset_mass", "normalized_offset_mass", "pair_count"):
             length = raw["band_queries"] + keys - 1 + 2 * _binding.OFFSET_MARGIN
             raw["offsets"] = self._zeros(heads, bands, length)
@@ -168,23 +180,34 @@ class Collecting:
 
     # ---- the kernels
 
-    def _arguments(self) -> list[Any]:
-        p = self.prepared
-        shape = np.broadcast_to(np.empty((), p.dtype), p.sizes.output)
-        kept = [name for name in (*KEPT, BOUND) if name in self.rows]
-        return kernel_arguments(p, shape, {name: self.rows[name] for name in kept})
+    def _how(self) -> tuple[Any, ...]:
+        return *self.prepared.threads, _binding.instruction_set()
 
-    def _collect(self) -> None:
-        how = (*self.prepared.threads, _binding.instruction_set())
-        if self.raw.keys() - {"band_queries"}:
-            _binding.collect(*self._arguments(), self.raw, *how)
+    def _collect(self, first_keys: int, bounding: int) -> None:
+        arguments = kernel_arguments(self.prepared, self.output, self.rows)
+        _binding.collect(*arguments, first_keys, bounding, self.raw, False, *self._how())
+        if "window_received" not in self.names:
+            return
+        recent_from = self._recent_from(self.names["window_received"].options["w"])
+        if not np.array_equal(recent_from, self.raw["recent_from"]):  # some of the last saw no key
+            self.raw["recent_from"] = recent_from
+            self.raw["recent"][...] = 0
+            again = {name: self.raw[name] for name in ("band_queries", "recent", "recent_from")}
+            _binding.collect(*self._attended(), 1, 1, again, True, *self._how())
+
+    def _attended(self) -> list[Any]:
+        """Return the kernels' arguments where output and rows are there already."""
+        shape = np.broadcast_to(np.empty((), self.prepared.dtype), self.sizes.output)
+        return kernel_arguments(self.prepared, shape, {name: self.rows[name] for name in KEPT})
+
+    def _count_viewers(self) -> None:
         if self._needs(
             "normalized_received", "viewer_count", "normalized_offset_mass", "pair_count"
         ):
             heads, queries, keys = self.sizes.heads, self.sizes.query_len, self.sizes.kv_len
             viewers = self._zeros(heads, keys, dtype=np.int64)
             pairs = self._zeros(heads, queries + keys - 1, dtype=np.int64)
-            _binding.count_viewers(*self._arguments(), viewers, pairs, *how)
+            _binding.count_viewers(*self._attended(), viewers, pairs, *self._how())
             self.counts = {"viewers": viewers, "pairs": pairs}
 
     # ---- what becomes of it

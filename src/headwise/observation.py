@@ -55,13 +55,13 @@ class Observation:
         output: Array,
         rows: dict[str, Array],
         chosen: list[AnyStatistic],
+        collected: dict[str, Any],
     ) -> None:
         self._query = query
         self._prepared = prepared
         self._rows = rows
         self._chosen = {statistic.name: statistic for statistic in chosen}
-        second = [statistic for statistic in chosen if isinstance(statistic, SecondPass)]
-        self._collected = Collecting(prepared, rows, second).run() if second else {}
+        self._collected = collected
         self.output = like(query, output)
         self.lse = like(query, rows["lse"])
 
@@ -224,7 +224,7 @@ def observe(
     Notes
     -----
     Row statistics cost one pass: they are kept row by row while the weights stream by. Those of the
-    second pass have all scores computed once more, about 55 to 75 % of a plain call. Either way
+    second pass need all weights once more, about half of a plain call for all of them. Either way
     memory grows with the numbers of queries and keys, and not with the number of weights.
 
     Examples
@@ -258,8 +258,13 @@ def observe(
     output = np.empty(prepared.sizes.output, prepared.dtype)
     rows = _row_arrays(list(wanted), prepared)
     first = max((statistic.first_keys or 1 for statistic in of_rows), default=1)
-    run(prepared, output, rows, max(1, min(first, prepared.sizes.kv_len)), bounding or 1)
-    return Observation(query, prepared, output, rows, chosen)
+    how = (max(1, min(first, prepared.sizes.kv_len)), bounding or 1)
+    collected: dict[str, Any] = {}
+    if second := [statistic for statistic in chosen if isinstance(statistic, SecondPass)]:
+        collected = Collecting(prepared, output, rows, second).run(*how)
+    else:
+        run(prepared, output, rows, *how)
+    return Observation(query, prepared, output, rows, chosen, collected)
 
 
 def _choose(statistics: Any, prepared: Prepared) -> list[AnyStatistic]:

@@ -126,19 +126,39 @@ def test_short_floats_are_collected_in_float32(rng: np.random.Generator, short: 
     check_top(type(seen.top_keys)(*(x.numpy() for x in seen.top_keys)), true, close(np.float32))
 
 
-@pytest.mark.parametrize("queries", [3, 40, 700])
-def test_threads_change_no_bit(rng: np.random.Generator, dtype: Any, queries: int) -> None:
-    inputs = draw(rng, (2, 3), (queries, 700), (16, 16), dtype=dtype)
+@pytest.mark.parametrize("mask", [causal(), causal() & window(left=130)], ids=["causal", "window"])
+@pytest.mark.parametrize(("queries", "dim"), [(3, 16), (40, 16), (700, 16), (70, 512)])
+def test_threads_change_no_bit(
+    rng: np.random.Generator, dtype: Any, queries: int, dim: int, mask: Any
+) -> None:
+    """With many threads the scores are computed again, with few they are kept."""
+    inputs = draw(rng, (2, 4), (queries, 700), (dim, dim), dtype=dtype, kv_heads=2)
     ids = (np.arange(queries) % 50, np.arange(700) % 50)
+    chosen = [*headwise.statistics.STATISTICS, *wanted(ids)]
     seen = [
-        headwise.observe(
-            *inputs, causal(), query_offset=5, statistics=wanted(ids), num_threads=threads
-        )
-        for threads in (1, 2, 3)
+        headwise.observe(*inputs, mask, query_offset=205, statistics=chosen, num_threads=threads)
+        for threads in (1, 2, 64)
     ]
-    for name in seen[0].statistics:
-        first, *others = (np.asarray(getattr(s, name)[0]) for s in seen)
+    assert same_bits(
+        seen[0].output, headwise.scaled_dot_product_attention(*inputs, mask, query_offset=205)
+    )
+    for name in ("output", "lse", *seen[0].statistics):
+        first, *others = (getattr(s, name) for s in seen)
+        first, *others = (np.asarray(x[0] if isinstance(x, tuple) else x) for x in (first, *others))
         assert all(same_bits(first, other) for other in others), name
+
+
+@pytest.mark.parametrize("hidden", ["mask", "bias"])
+def test_the_last_queries_may_see_nothing(
+    rng: np.random.Generator, dtype: Any, hidden: str
+) -> None:
+    """Then window_received is of those before them, which is known after the first pass."""
+    inputs = draw(rng, (1, 2), (90, 90), dtype=dtype)
+    seen = np.ones((2, 90, 90), bool)
+    seen[0, -3:] = seen[1, -50:] = False
+    bias = np.where(seen, 0, -np.inf)
+    options = {"mask": causal(), "bias": bias} if hidden == "bias" else {"mask": causal() & seen}
+    run(inputs, **options)
 
 
 def test_what_is_asked_for_with_it_changes_no_number(rng: np.random.Generator) -> None:

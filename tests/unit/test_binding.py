@@ -160,9 +160,9 @@ def test_what_does_not_fit_is_not_collected(what: str) -> None:
     arguments = GOOD | {"statistics": ROWS}
     wanted = {"band_queries": 3} | WANTED[what]
     with refuses(ValueError, "inconsistent arrays", what):
-        _binding.collect(*arguments.values(), wanted, 1, False, "scalar")
+        _binding.collect(*arguments.values(), 1, 1, wanted, False, 1, False, "scalar")
 
 
 def test_a_second_pass_needs_the_first() -> None:
     with refuses(ValueError, "row statistics"):
-        _binding.collect(*GOOD.values(), {"band_queries": 3}, 1, False, "scalar")
+        _binding.collect(*GOOD.values(), 1, 1, {"band_queries": 3}, False, 1, False, "scalar")

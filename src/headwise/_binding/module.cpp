@@ -132,13 +132,18 @@ void py_weights(nb::handle query, nb::handle key, nb::handle value, nb::handle o
 }
 
 void py_collect(nb::handle query, nb::handle key, nb::handle value, nb::handle output, nb::list mask, nb::tuple scoring,
-                nb::handle query_offset, nb::list statistics, const nb::dict& collection, int num_threads, bool team,
+                nb::handle query_offset, nb::list statistics, Index first_keys, Index bounding,
+                const nb::dict& collection, bool attended, int num_threads, bool team,
                 const std::string& instruction_set) {
-  Parsed parsed(query, key, value, output, mask, scoring, query_offset, statistics, Role::input);
+  Parsed parsed(query, key, value, output, mask, scoring, query_offset, statistics,
+                attended ? Role::input : Role::output);
+  require(bounding > 0, "bounding");
+  parsed.a.first_keys = first_keys;
+  parsed.a.bounding = bounding;
   require(parsed.a.statistics[kRowMaximum] && parsed.a.statistics[kRowTotal], "row statistics");
-  const Collecting collecting(parsed, collection);
+  Collecting collecting(parsed, collection);
   run_unlocked(instruction_set, parsed, [&](const Kernels& kernels, ElementType type) {
-    return collect(parsed.a, collecting.c, kernels, type, {num_threads, team});
+    return collect(parsed.a, collecting.c, attended, kernels, type, {num_threads, team});
   });
 }
 
@@ -203,7 +208,8 @@ NB_MODULE(_kernel, m) {
          nb::arg("bounding"));
   define(m, "weights", &headwise::py_weights, "Writes the exact weights of rectangles.", nb::arg("rectangles"),
          nb::arg("weights"));
-  define(m, "collect", &headwise::py_collect, "Writes what is collected in a second pass.", nb::arg("collection"));
+  define(m, "collect", &headwise::py_collect, "Writes outputs, row statistics and what is collected in a second pass.",
+         nb::arg("first_keys"), nb::arg("bounding"), nb::arg("collection"), nb::arg("attended"));
   define(m, "count_viewers", &headwise::py_count_viewers,
          "Writes how many queries see each key, and pairs by distance.", nb::arg("viewers"), nb::arg("pairs"));
   const auto numpy = nb::module_::import_("numpy");

@@ -16,6 +16,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kSignalInterval = std::chrono::milliseconds(50);
 constexpr double kSerialWork = 4e5;        // multiply-adds below which a second thread costs more than it saves
 constexpr Index kPartialBytes = 16 << 20;  // unmerged chunks kept at a time
+constexpr Index kKeptBytes = 128 << 20;    // of all threads together, for scores that are not computed again
 
 unsigned long main_thread = 0;
 
@@ -138,14 +139,54 @@ bool splits_keys(const Arguments& a, const TypedKernels& k) {
   return a.rows() < kFewRows || (a.rows() <= kSplitRows && count_chunks(a, k) > 1);
 }
 
+void attend_all(Job& job, const Arguments& a, const TypedKernels& k, Threads threads) {
+  splits_keys(a, k) ? attend_chunks(job, a, k, threads) : attend_blocks(job, a, k, threads);
+}
+
+// Bands of queries, the last of each item first. Where heads are compared with one another, all go together.
+class Bands {
+ public:
+  Bands(const Arguments& a, const Collection& c, const TypedKernels& k)
+      : a_(a), c_(c), k_(k), together_(c.products ? a.num_kv_heads : 1), sets_(a.num_kv_heads / together_) {}
+
+  // Whether both passes can be made in one: bands enough for all threads, and room for the scores.
+  bool kept_scores_fit(Threads threads) const {
+    Collection c = c_;
+    c.attends = true;
+    return !splits_keys(a_, k_) && (threads.count == 1 || count() >= 2 * threads.count) &&
+           k_.collect_scratch(a_, c, together_) * threads.count <= kKeptBytes;
+  }
+
+  void collect(Job& job, Threads threads) const {
+    job.for_each(count(), threads, 1, std::size_t(k_.collect_scratch(a_, c_, together_)), [&](Index n, char* scratch) {
+      const Index set = n / c_.bands, first = set % sets_ * together_;
+      k_.collect(a_, c_, {set / sets_, first, first + together_, c_.bands - 1 - n % c_.bands}, scratch);
+    });
+  }
+
+ private:
+  Index count() const { return a_.outer_size * sets_ * c_.bands; }
+
+  const Arguments& a_;
+  const Collection& c_;
+  const TypedKernels& k_;
+  const Index together_, sets_;  // key/value heads of a band, and how many such sets there are
+};
+
+// What the second pass needs of a call: of the row statistics no more than the first pass left for it.
+Arguments for_second_pass(Arguments a) {
+  for (int s = 0; s < kNumStatistics; ++s)
+    if (s != kRowMaximum && s != kRowTotal && s != kTopBound) a.statistics[s] = nullptr;
+  return a;
+}
+
 }  // namespace
 
 bool attend(Arguments& a, const Kernels& kernels, ElementType type, Threads threads) {
   Job job(a);
   if (a.outer_size * a.num_heads * a.query_len == 0) return true;
   if (work_of(a) < kSerialWork) threads.count = 1;
-  const TypedKernels& k = kernels.of(type);
-  splits_keys(a, k) ? attend_chunks(job, a, k, threads) : attend_blocks(job, a, k, threads);
+  attend_all(job, a, kernels.of(type), threads);
   return job.finished();
 }
 
@@ -171,17 +212,14 @@ bool weights(Arguments& a, const Kernels& kernels, ElementType type, const std::
   return job.finished();
 }
 
-// Bands of queries, the last of each item first. Where heads are compared with one another, all go together.
-bool collect(Arguments& a, const Collection& c, const Kernels& kernels, ElementType type, Threads threads) {
+bool collect(Arguments& a, Collection& c, bool attended, const Kernels& kernels, ElementType type, Threads threads) {
   Job job(a);
   const TypedKernels& k = kernels.of(type);
-  const Index together = c.products ? a.num_kv_heads : 1, sets = a.num_kv_heads / together;
   if (work_of(a) < kSerialWork) threads.count = 1;
-  job.for_each(a.outer_size * sets * c.bands, threads, 1, std::size_t(k.collect_scratch(a, c, together)),
-               [&](Index n, char* scratch) {
-                 const Index set = n / c.bands, first = set % sets * together;
-                 k.collect(a, c, {set / sets, first, first + together, c.bands - 1 - n % c.bands}, scratch);
-               });
+  c.attends = !attended && Bands(a, c, k).kept_scores_fit(threads);
+  if (!attended && !c.attends) attend_all(job, a, k, threads);
+  const Arguments rest = c.attends ? a : for_second_pass(a);
+  if (!a.stop()) Bands(rest, c, k).collect(job, threads);
   return job.finished();
 }
 

@@ -34,7 +34,8 @@ struct Threads {
 // Each returns false where it was interrupted: then a Python exception is set in this thread. To be called without
 // the interpreter's lock; takes it now and then to let signal handlers run.
 bool attend(Arguments& a, const Kernels& kernels, ElementType type, Threads threads);
-bool collect(Arguments& a, const Collection& c, const Kernels& kernels, ElementType type, Threads threads);
+// Both passes, or where rows were `attended` to already the second one.
+bool collect(Arguments& a, Collection& c, bool attended, const Kernels& kernels, ElementType type, Threads threads);
 bool count_viewers(Arguments& a, Index* viewers, Index* pairs, const Kernels& kernels, ElementType type,
                    Threads threads);
 bool weights(Arguments& a, const Kernels& kernels, ElementType type, const std::vector<Rectangle>& rectangles,

@@ -10,9 +10,9 @@ from headwise._arrays import Array
 from headwise.lens.keeping import apart
 from headwise.lens.views import Window
 
-MAP_SIZE = 128  # rows and columns of a map at most, when a text begins
+MAP_SIZE = 192  # rows and columns of a map at most, when a text begins
 WINDOW = 48  # queries and keys of a rectangle of exact weights
-_MOST = 2 * MAP_SIZE  # and when it has grown
+_MOST = 256  # and when it has grown
 
 
 class BlockSums:
