@@ -88,9 +88,9 @@ inline void clear_hidden(const Gathering<S>& g, const HeadStrip<S>& h, Keys keys
 }
 
 // The weights of a head's strip on the keys of a tile that any of its rows sees, from `weights` on, where the tile
-// begins. Returns these keys.
+// begins. Returns these keys. `key` is not read where scores are kept.
 template <class S>
-inline Keys weigh_strip_of(Gathering<S>& g, const HeadStrip<S>& h, Keys tile, Tile<typename S::Element> key,
+inline Keys weigh_strip_of(Gathering<S>& g, const HeadStrip<S>& h, Keys tile, const Tile<typename S::Element>* key,
                            typename S::Element* weights) {
   const View<S> view = view_tile(g.b, h.strip, tile);
   const Index skipped = view.keys.begin - tile.begin, count = view.keys.end - view.keys.begin;
@@ -101,7 +101,7 @@ inline Keys weigh_strip_of(Gathering<S>& g, const HeadStrip<S>& h, Keys tile, Ti
   } else {
     g.b.scores = weights;
     typename S::Vector maximum[kVectors<S>];
-    score_visible<S>(g.b, h.strip, view, {key.data + skipped * key.stride, key.stride}, maximum);
+    score_visible<S>(g.b, h.strip, view, {key->data + skipped * key->stride, key->stride}, maximum);
     weigh_lanes(g, h, weights, weights, count, weights);
   }
   if (h.flawed) clear_hidden(g, h, view.keys, weights, [&](Index r) { return view.of(r); });
@@ -186,7 +186,7 @@ inline void collect_tile(Gathering<S>& g, Keys tile, const Tile<typename S::Elem
                                {tile.end, smaller(tile.end + g.tile_keys, last)}, g.a.head_dim));
     }
     g.seen[head] =
-        g.few() ? weigh_rows_of<S>(g, h, head, tile, weights) : weigh_strip_of<S>(g, h, tile, keys[kv], weights);
+        g.few() ? weigh_rows_of<S>(g, h, head, tile, weights) : weigh_strip_of<S>(g, h, tile, keys + kv, weights);
     if (g.seen[head].empty()) continue;
     collect_head<S>(g, h, g.head_of(head),
                     {weights + (g.seen[head].begin - tile.begin) * kStrip<S>, g.queries, g.seen[head]});

@@ -55,6 +55,7 @@ class Observation:
         output: Array,
         rows: dict[str, Array],
         chosen: list[AnyStatistic],
+        *,
         collected: dict[str, Any],
     ) -> None:
         self._query = query
@@ -264,7 +265,7 @@ def observe(
         collected = Collecting(prepared, output, rows, second).run(*how)
     else:
         run(prepared, output, rows, *how)
-    return Observation(query, prepared, output, rows, chosen, collected)
+    return Observation(query, prepared, output, rows, chosen, collected=collected)
 
 
 def _choose(statistics: Any, prepared: Prepared) -> list[AnyStatistic]:
