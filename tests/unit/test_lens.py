@@ -133,8 +133,8 @@ def test_views_hold_the_weights_and_what_keys_receive(
 
 def test_maps_of_longer_texts_are_of_blocks(longer: lens.Recording) -> None:
     (text,) = lens.profile(longer).texts
-    assert text.block == (3, 3)
-    blocks = dense(longer, 17).weights[0].reshape(9, 104, 3, 104, 3)
+    assert text.block == (2, 2)
+    blocks = dense(longer, 17).weights[0].reshape(9, 156, 2, 156, 2)
     view = text.layers[17]
     np.testing.assert_allclose(view.block_mean, blocks.mean(axis=(2, 4)), rtol=1e-4, atol=1e-7)
     np.testing.assert_allclose(view.block_max, blocks.max(axis=(2, 4)), rtol=1e-4, atol=1e-7)

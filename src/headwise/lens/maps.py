@@ -6,21 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from headwise import statistics
 from headwise._arrays import Array
 from headwise.lens.keeping import apart
 from headwise.lens.views import Window
 
-_EXACT = 192  # up to so many queries and keys a map has every single weight
-_SIZE = 128  # else so many rows and columns at most, when a text begins
+MAP_SIZE = 192  # rows and columns of a map at most, when a text begins: so many tokens are exact
 WINDOW = 48  # queries and keys of a rectangle of exact weights
 _MOST = 256  # and when it has grown
-
-
-def map_of(queries: int, keys: int) -> statistics.SecondPass:
-    """Return the map that is wanted of so many queries and keys."""
-    size = _EXACT if max(queries, keys) <= _EXACT else _SIZE
-    return statistics.block_map(size, size)
 
 
 class BlockSums:

@@ -12,7 +12,7 @@ from headwise import statistics
 from headwise._arrays import Array
 from headwise.lens import sums
 from headwise.lens.keeping import apart
-from headwise.lens.maps import BlockSums, choose_windows, map_of
+from headwise.lens.maps import MAP_SIZE, BlockSums, choose_windows
 from headwise.lens.views import Layer, LayerView, TextView, Window
 
 TOP = 4  # largest weights of each query that are kept
@@ -68,7 +68,7 @@ def wanted(place: Place) -> list[Any]:
     """Return the statistics that a layer's share of a text is made from."""
     placed = place.first_position is not None
     chosen: list[Any] = [*sums.statistics_of_rows(placed=placed), "received", "viewer_count"]
-    chosen += ["head_products", statistics.top_keys(TOP), map_of(place.queries, place.keys)]
+    chosen += ["head_products", statistics.top_keys(TOP), statistics.block_map(MAP_SIZE, MAP_SIZE)]
     if placed:
         chosen += [statistics.offset_mass("log"), statistics.pair_count("log")]
     if placed and place.tokens is not None:
