@@ -122,14 +122,17 @@ inline View<S> view_tile(const Block<S>& b, const Strip<S>& strip, Keys tile) {
   return view;
 }
 
-// The lanes' positions, counted from key `first` on.
+// The lanes' positions, counted from where the tile of some keys begins: so they are rounded alike, far away and
+// whatever the first key in view.
 template <class S>
-inline Distances<S, kVectors<S>> lane_distances(Block<S>& b, const Strip<S>& strip, Index first) {
+inline Distances<S, kVectors<S>> lane_distances(Block<S>& b, const Strip<S>& strip, Keys keys) {
   using T = typename S::Element;
   Distances<S, kVectors<S>> distances;
+  const Index place = keys.begin % kTileKeys, first = keys.begin - place;
   for (Index r = 0; r < kStrip<S>; ++r) b.offset[r] = r < strip.count ? T(strip.rows[r].position - first) : T(0);
   for (int v = 0; v < kVectors<S>; ++v) distances.offset[v] = S::load(b.offset + v * S::width);
   distances.step = S::set(1);
+  distances.passed = S::set(T(place));
   return distances;
 }
 
@@ -139,7 +142,7 @@ inline void finish_strip(Block<S>& b, const Strip<S>& strip, Keys keys) {
   typename S::Vector falls[kVectors<S>];
   Distances<S, kVectors<S>> distances;
   if (b.a.slopes) {
-    distances = lane_distances<S>(b, strip, keys.begin);
+    distances = lane_distances<S>(b, strip, keys);
     for (Index r = 0; r < kStrip<S>; ++r)
       b.offset[r] = r < strip.count ? T(-b.a.slopes[strip.rows[r].head] * b.units.bias) : T(0);
     for (int v = 0; v < kVectors<S>; ++v) falls[v] = S::load(b.offset + v * S::width);
@@ -231,12 +234,12 @@ template <class S, bool observed>
 inline void weigh_strip(Block<S>& b, const Strip<S>& strip, Keys keys, const typename S::Vector* maximum) {
   using T = typename S::Element;
   Pass<S, kVectors<S>, observed> pass{
-      b.scores, b.weights, keys.end - keys.begin, keys.begin % 64, {}, Exponent<S>(b.units.exponent), {}};
+      b.scores, b.weights, keys.end - keys.begin, keys.begin % kTileKeys, {}, Exponent<S>(b.units.exponent), {}};
   if constexpr (observed) {
-    pass.distances = lane_distances<S>(b, strip, keys.begin);
+    pass.distances = lane_distances<S>(b, strip, keys);
     pass.sided = true;
-    pass.before = strip.standing.begin - keys.begin;
-    pass.behind = strip.standing.end - keys.begin;
+    pass.before = strip.standing.begin - (keys.begin - pass.begin);
+    pass.behind = strip.standing.end - (keys.begin - pass.begin);
   }
   for (int v = 0; v < kVectors<S>; ++v) {
     const Index r = v * S::width;

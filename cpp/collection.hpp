@@ -1,4 +1,4 @@
-// The second pass: what is collected from the weights of all keys, once every row's maximum and total are known.
+// The second pass: what is collected from the weights of all keys, once a row's maximum and total are known.
 #pragma once
 
 #include "arguments.hpp"

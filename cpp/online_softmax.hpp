@@ -50,7 +50,7 @@ struct Pass {
   const T* scores;
   T* weights;
   Index count;
-  Index phase;  // keys before the first one, modulo the longest run
+  Index begin;  // where the first one is in its tile
   V maximum[vectors];
   Exponent<S> exponent;
   Distances<S, vectors> distances;
@@ -60,7 +60,7 @@ struct Pass {
 
   // Weights are added up in runs of 8 keys, runs of 64, and then run by run: the error of a sum grows with the
   // length of its chains. Runs begin at multiples of their length, wherever a row's neighbours begin.
-  Index end_of_run(Index run) const { return smaller(count, done + run - ((done + phase) & (run - 1))); }
+  Index end_of_run(Index run) const { return smaller(count, done + run - ((begin + done) & (run - 1))); }
 
   TileSums<S, vectors> sum_all() {
     auto sums = TileSums<S, vectors>::zero();
@@ -75,11 +75,11 @@ struct Pass {
     return sums;
   }
 
-  // Only that of decode.hpp has lanes of one query.
+  // Where lanes are keys, and not queries, each is on a side of its own.
   TileSums<S, vectors> sum_keys(Index end) {
     if constexpr (!observed) return sum_weights<Distance::none>(end).sums;
     if (!sided) return sum_weights<Distance::each>(end).sums;
-    const Index first = done - ((done + phase) & 7), last = first + 8;
+    const Index first = (begin + done) / 8 * 8, last = first + 8;
     if (last <= before || first >= behind) return sum_sided<Distance::side>(end, first, last);
     return sum_sided<Distance::both>(end, first, last);
   }
@@ -100,7 +100,7 @@ struct Pass {
     auto& sums = run.sums;
     if constexpr (side)
       for (int v = 0; v < vectors; ++v) run.running[v] = S::set(0);
-    if constexpr (each) distances.passed = S::mul(distances.step, S::set(T(done)));
+    if constexpr (each) distances.passed = S::mul(distances.step, S::set(T(begin + done)));
     const T* score = scores + done * vectors * S::width;
     T* place = weights + done * vectors * S::width;
     for (; done < end; ++done, score += vectors * S::width, place += vectors * S::width) {
@@ -124,7 +124,7 @@ struct Pass {
     auto [sums, running] = sum_weights<distance>(end);
     distances.passed = S::set(T(last));
     for (int v = 0; v < vectors; ++v) {
-      for (Index k = end; k < last; ++k) running[v] = S::add(running[v], sums.total[v]);
+      for (Index k = begin + end; k < last; ++k) running[v] = S::add(running[v], sums.total[v]);
       const V far = distances.size(v), total = sums.total[v];
       if constexpr (distance == Distance::side) {
         const V step = S::set(last <= before ? T(1) : T(-1));

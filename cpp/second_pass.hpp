@@ -87,6 +87,13 @@ inline void clear_hidden(const Gathering<S>& g, const HeadStrip<S>& h, Keys keys
   }
 }
 
+// Lanes without a row weigh nothing, not even where a key that is hidden from all rows is NaN.
+template <class S>
+inline void clear_unused(const HeadStrip<S>& h, typename S::Element* weights, Index count) {
+  for (Index k = 0; k < count; ++k)
+    for (Index r = h.strip.count; r < kStrip<S>; ++r) weights[k * kStrip<S> + r] = 0;
+}
+
 // The weights of a head's strip on the keys of a tile that any of its rows sees, from `weights` on, where the tile
 // begins. Returns these keys. `key` is not read where scores are kept.
 template <class S>
@@ -104,6 +111,7 @@ inline Keys weigh_strip_of(Gathering<S>& g, const HeadStrip<S>& h, Keys tile, co
     score_visible<S>(g.b, h.strip, view, {key->data + skipped * key->stride, key->stride}, maximum);
     weigh_lanes(g, h, weights, weights, count, weights);
   }
+  if (h.strip.count < kStrip<S>) clear_unused(h, weights, count);
   if (h.flawed) clear_hidden(g, h, view.keys, weights, [&](Index r) { return view.of(r); });
   return view.keys;
 }

@@ -212,11 +212,11 @@ const Shape kShapes[] = {
     {1, 1, 130, 259, 8, 65, 0, 129},
     {6, 2, 2, 1030, 24, 40, 0, 1028, Joined::array, false, 0, true},
     {1, 1, 3, 700, 128, 128, kUnbounded, 0, Joined::nothing, true},
-    {4, 2, 40, 700, 16, 17, 0, 500, Joined::ranges},
+    {4, 2, 41, 700, 16, 17, 0, 500, Joined::ranges},
     {4, 2, 3, 700, 16, 17, 0, 500, Joined::ranges},
     {2, 1, 40, 700, 16, 17, 0, 500, Joined::same},
     {2, 1, 3, 700, 16, 17, 0, 500, Joined::same},
-    {2, 2, 40, 700, 16, 17, 0, 200, Joined::either},
+    {4, 2, 41, 700, 16, 17, 0, 200, Joined::either},  // strips of two heads
     {2, 2, 3, 700, 16, 17, 0, 200, Joined::either},
     {4, 2, 40, 300, 16, 17, 0, 260, Joined::array, true, 0, false, true, true, true},
     {4, 2, 3, 300, 16, 17, 0, 260, Joined::array, true, 0, false, true, true, true},

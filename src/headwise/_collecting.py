@@ -140,12 +140,6 @@ class Collecting:
         least, block = max(_LEAST_BAND, -(-queries // bands)), self.raw.get("block_queries", 1)
         return max(1, -(-least // int(block)) * int(block))
 
-    def _recent_from(self, w: int) -> Array:
-        """Return the first of the last ``w`` queries that see a key, for each head."""
-        seen = ~np.isneginf(self._per_head(self.rows["lse"]))
-        left = np.cumsum(seen[..., ::-1], axis=-1)[..., ::-1]
-        return np.ascontiguousarray(np.count_nonzero(left > w, axis=-1), np.int64)
-
     def _stripe(self, statistic: SecondPass) -> tuple[Array, ...]:
         """Return, for each query, where the keys with its token are, and room for the weight."""
         target, source = (
@@ -188,12 +182,24 @@ class Collecting:
         _binding.collect(*arguments, first_keys, bounding, self.raw, False, *self._how())
         if "window_received" not in self.names:
             return
-        recent_from = self._recent_from(self.names["window_received"].options["w"])
-        if not np.array_equal(recent_from, self.raw["recent_from"]):  # some of the last saw no key
-            self.raw["recent_from"] = recent_from
+        if self._mend_recent_from():
             self.raw["recent"][...] = 0
             again = {name: self.raw[name] for name in ("band_queries", "recent", "recent_from")}
             _binding.collect(*self._attended(), 1, 1, again, True, *self._how())
+
+    def _mend_recent_from(self) -> bool:
+        """Look again for the first of the last ``w`` queries that see a key.
+
+        Before the call all were taken to see one. Tell whether any was missed for that.
+        """
+        w, assumed = self.names["window_received"].options["w"], self.raw["recent_from"]
+        seen = ~np.isneginf(self._per_head(self.rows["lse"]))
+        left = np.cumsum(seen[..., ::-1], axis=-1)[..., ::-1]  # how many see one from each query on
+        first = np.ascontiguousarray(np.count_nonzero(left > w, axis=-1), np.int64)
+        self.raw["recent_from"] = first
+        missed = np.arange(seen.shape[-1]) >= first[..., None]
+        missed &= np.arange(seen.shape[-1]) < assumed[..., None]
+        return bool(np.any(seen & missed))
 
     def _attended(self) -> list[Any]:
         """Return the kernels' arguments where output and rows are there already."""

@@ -7,7 +7,7 @@ Rows that see no key have 0 everywhere, ``argmax`` -1 and ``lse`` -inf, and are 
 mean.
 
 Row statistics (`STATISTICS`) come with the output. Those of the second pass (`SECOND_PASS`) need
-final weights, and with them all scores are computed once more.
+final weights, which are made again from scores that are kept or computed once more.
 """
 
 from __future__ import annotations

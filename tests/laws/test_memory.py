@@ -33,6 +33,9 @@ def attend(q, k, v, out):
 def observe(q, k, v, out):
     headwise.observe(q, k, v, headwise.causal(), query_offset=0)
 
+def everything(q, k, v, out):
+    headwise.observe(q, k, v, headwise.causal(), query_offset=0, statistics="all")
+
 def few(q, k, v, out):
     headwise.scaled_dot_product_attention(q, k, v, out=out)
 """
@@ -66,6 +69,11 @@ def test_a_long_causal_call_stays_below_64_mib() -> None:
 def test_a_long_observed_call_stays_below_64_mib() -> None:
     output, rows = 16384 * 64 * 4, 16384 * 17 * 8
     assert extra("16384, 16384, observe") < 64 * MIB + output + rows
+
+
+def test_a_long_call_with_everything_stays_below_64_mib() -> None:
+    output, rows = 16384 * 64 * 4, 16384 * 17 * 8
+    assert extra("16384, 16384, everything") < 64 * MIB + output + rows
 
 
 @pytest.mark.parametrize(

@@ -149,11 +149,12 @@ class Bands {
   Bands(const Arguments& a, const Collection& c, const TypedKernels& k)
       : a_(a), c_(c), k_(k), together_(c.products ? a.num_kv_heads : 1), sets_(a.num_kv_heads / together_) {}
 
-  // Whether both passes can be made in one: bands enough for all threads, and room for the scores.
+  // Whether both passes can be made in one: rows that fill strips of one head each, bands enough for all threads, and
+  // room for the scores.
   bool kept_scores_fit(Threads threads) const {
     Collection c = c_;
     c.attends = true;
-    return !splits_keys(a_, k_) && (threads.count == 1 || count() >= 2 * threads.count) &&
+    return !splits_keys(a_, k_) && (a_.group() == 1 || a_.query_len >= kSplitRows) && count() >= threads.count &&
            k_.collect_scratch(a_, c, together_) * threads.count <= kKeptBytes;
   }
 
