@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from headwise.cli_files import UsageError, chosen_files, write_files
+
 ARRAYS = ("numpy", "torch", "jax")
 DESCRIPTION = """\
 Check an implementation of attention against known results, and say what kind of mistake a failure
@@ -37,10 +39,6 @@ examples:
   headwise check my_package.attention:attend --only mask --only causal
   headwise check torch --json report.json --junit report.xml
 """
-
-
-class UsageError(Exception):
-    """What was asked for cannot be done; the text says why."""
 
 
 def add_check(commands: Any) -> None:
@@ -90,7 +88,9 @@ def _add_options(check: argparse.ArgumentParser) -> None:
     )
     show = check.add_argument_group("what to show and write")
     show.add_argument("--verbose", action="store_true", help="show every failing case in full")
-    show.add_argument("--json", metavar="PATH", help="write the report as JSON; - prints it")
+    show.add_argument(
+        "--json", metavar="PATH", type=Path, help="write the report as JSON; - prints it"
+    )
     show.add_argument("--junit", metavar="PATH", type=Path, help="write JUnit XML")
     show.add_argument("--quiet", action="store_true", help="print nothing but errors")
     show.add_argument("--no-color", action="store_true", help="print without colours")
@@ -126,6 +126,8 @@ def _print(text: str) -> None:
 
 def _check(options: argparse.Namespace) -> int:
     _check_options(options)
+    printed = options.json == Path("-")
+    files = chosen_files(options, ["junit"] if printed else ["json", "junit"])
     from headwise.conformance.report import check
     from headwise.conformance.terminal import render
 
@@ -139,11 +141,11 @@ def _check(options: argparse.Namespace) -> int:
         memory_gib=options.memory,
         progress=_progress(options.quiet),
     )
-    if options.json == "-":
-        print(json.dumps(report.as_dict(), indent=1))
+    if printed:
+        print(_as_json(report))
     elif not options.quiet:
         _print(render(report, _painter(options), options.verbose))
-    _write(options, report)
+    _write(report, files)
     return 0 if report.ok else 1
 
 
@@ -157,25 +159,20 @@ def _check_options(options: argparse.Namespace) -> None:
         raise UsageError(f"--timeout must be greater than 0, got {options.timeout:g}")
     if not options.memory >= 0:
         raise UsageError(f"--memory must be at least 0, got {options.memory:g}")
-    for name in ("json", "junit"):
-        path = getattr(options, name)
-        if path and str(path) != "-" and not Path(path).parent.is_dir():
-            raise UsageError(f"--{name}: the folder {Path(path).parent} does not exist")
 
 
-def _write(options: argparse.Namespace, report: Any) -> None:
+def _as_json(report: Any) -> str:
+    return json.dumps(report.as_dict(), indent=1)
+
+
+def _write(report: Any, files: dict[str, Path]) -> None:
     from headwise.conformance.junit import write_junit
 
-    path = None
-    try:
-        if options.json and options.json != "-":
-            path = Path(options.json)
-            path.write_text(json.dumps(report.as_dict(), indent=1), encoding="utf-8")
-        if options.junit:
-            path = options.junit
-            write_junit(report, path)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from None
+    writers = {
+        "json": lambda path: path.write_text(_as_json(report), encoding="utf-8"),
+        "junit": lambda path: write_junit(report, path),
+    }
+    write_files(files, writers)
 
 
 def _painter(options: argparse.Namespace) -> Any:

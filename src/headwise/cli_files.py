@@ -1,4 +1,4 @@
-"""What the commands of the lens share: files to write, checked first, and a progress bar."""
+"""What commands share: files to write, checked first, and a progress bar."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ USAGE = {
     "no time": (("right.py", "--timeout", "0"), "--timeout must be greater than 0"),
     "no role": (("right.py", "--as", "softmax"), "--as must be one of split_heads"),
     "no folder": (("right.py", "--json", "no/a.json"), "--json: the folder no does not exist"),
-    "a folder": (("right.py", "--core", "--junit", "."), "cannot be written"),
+    "a folder": (("right.py", "--core", "--junit", "."), "is a folder, expected a file name"),
 }
 
 
