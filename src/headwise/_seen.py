@@ -169,7 +169,8 @@ class Reference:
         ``(..., num_heads, distances)`` twice, and ``(distances,)``.
         """
         apart = np.broadcast_to(self.distances, self.seen.shape)
-        distances = np.arange(apart.min(initial=0), apart.max(initial=-1) + 1)
+        ends = (apart.min(), apart.max() + 1) if apart.size else (0, 0)
+        distances = np.arange(*ends)
         pairs = apart.shape[-2] * apart.shape[-1]
         shape = (*apart.shape[:-2], len(distances))
 

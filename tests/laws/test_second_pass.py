@@ -107,6 +107,8 @@ def test_every_temper(rng: np.random.Generator, rows: int, kind: str) -> None:
     {"mask": causal() & headwise.lengths([70, 0, 41], left=True)},
     {"mask": headwise.documents(np.arange(80) // 7)},
     {"query_offset": np.array([0, -30, 100]), "mask": causal()},
+    {"query_offset": 300},
+    {"query_offset": -300},
 ], ids="-".join)  # fmt: skip
 def test_every_option(rng: np.random.Generator, dtype: Any, options: dict[str, Any]) -> None:
     inputs = draw(rng, (3, 4), (80, 80), (8, 5), dtype=dtype, kv_heads=2)
