@@ -41,6 +41,8 @@ def chosen_files(options: argparse.Namespace, kinds: Iterable[str]) -> dict[str,
             raise UsageError(f"--{kind}: the folder {path.parent} does not exist")
         if path.is_dir():
             raise UsageError(f"--{kind}: {path} is a folder, expected a file name")
+        if kind == "parquet" and find_spec("pyarrow") is None:
+            raise UsageError("--parquet needs pyarrow: pip install 'headwise[parquet]'")
         if kind in ENDINGS and path.suffix != ENDINGS[kind]:
             raise UsageError(f"--{kind}: {path} must end in {ENDINGS[kind]}")
     return chosen

@@ -21,10 +21,11 @@ from headwise.cli_files import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from headwise.lens import Atlas
 
+RECORDED = ("num_heads", "num_kv_heads", "causal", "query_offset", "scale")  # a recording's options
 PAGE = "headwise.html"
 FILES = {
     "output": f"the page ({PAGE})",
@@ -135,13 +136,19 @@ def run_look(options: argparse.Namespace) -> int:
 def _atlas(options: argparse.Namespace) -> tuple[Atlas, float]:
     """Return what was asked for, and when it had been read."""
     if options.model is None:
-        for name in ("text", "random_repeat", "length", "layers"):
-            if getattr(options, name) is not None:
-                raise UsageError(f"--{name.replace('_', '-')} needs --model, a model's folder")
+        _refuse(options, ("text", "random_repeat", "length", "layers"), "needs --model, a folder")
+        if options.file is None:
+            _refuse(options, RECORDED[:3], "needs a recording, got none")
         return _of_recording(options)
     if options.file is not None:
         raise UsageError(f"a recording ({options.file}) and --model were given: expected one")
     return _of_model(options)
+
+
+def _refuse(options: argparse.Namespace, names: Iterable[str], why: str) -> None:
+    for name in names:
+        if getattr(options, name) is not None:
+            raise UsageError(f"--{name.replace('_', '-')} {why}")
 
 
 def _of_recording(options: argparse.Namespace) -> tuple[Atlas, float]:
@@ -172,7 +179,10 @@ def _of_recording(options: argparse.Namespace) -> tuple[Atlas, float]:
 
 
 def _of_model(options: argparse.Namespace) -> tuple[Atlas, float]:
-    if (options.text is None) == (options.random_repeat is None):
+    _refuse(options, RECORDED, "needs a recording, got --model")
+    if options.random_repeat is not None:
+        _refuse(options, ("text", "length"), "and --random-repeat were given: expected one of them")
+    elif options.text is None:
         raise UsageError("--model needs a text to read: --text FILE (or -), or --random-repeat 50")
     for name, least in (("random_repeat", 2), ("length", 1), ("threads", 1)):
         number = getattr(options, name)
@@ -238,7 +248,10 @@ def numbers_of(option: str, text: str) -> list[int]:
         match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part)
         if not match:
             raise UsageError(f"{option} must be numbers and ranges such as 0-5,11, got {text!r}")
-        found += range(int(match[1]), int(match[2] or match[1]) + 1)
+        numbers = range(int(match[1]), int(match[2] or match[1]) + 1)
+        if not numbers:
+            raise UsageError(f"{option}: {part.strip()} names none, as it goes down")
+        found += numbers
     return found
 
 

@@ -18,7 +18,7 @@ from headwise._positions import raise_missing_offset
 from headwise._prepare import Prepared, prepare
 from headwise._rectangles import KEPT, Rectangles
 from headwise.attention import run
-from headwise.observers import Observer, Tile
+from headwise.observers import Observer, Tile, check_observer
 from headwise.statistics import (
     SECOND_PASS,
     STATISTICS,
@@ -179,6 +179,7 @@ class Observation:
 
         See `headwise.observers.Observer` for its four verbs and an example.
         """
+        check_observer(observer)
         observer.init(self._prepared.sizes)
         for tile in self.tiles():
             observer.update(tile)

@@ -32,6 +32,18 @@ class Tile(NamedTuple):
     positions: Any
 
 
+def check_observer(observer: Any) -> None:
+    """Refuse what `headwise.Observation.run` could not call."""
+    verbs = ("init", "update", "finalize")
+    missing = [verb for verb in verbs if not callable(getattr(observer, verb, None))]
+    expected = f"observer must be an object with the methods {', '.join(verbs)}"
+    if isinstance(observer, type):
+        raise TypeError(f"{expected}, got the class {observer.__name__}: call it")
+    if missing:
+        name = type(observer).__name__
+        raise TypeError(f"{expected}, got {name}, which has no {' and no '.join(missing)}")
+
+
 class Observer(Protocol):
     """What `headwise.Observation.run` calls.
 

@@ -159,7 +159,7 @@ def resolve(statistics: Any) -> list[AnyStatistic]:
     if isinstance(statistics, str | Statistic | SecondPass):
         statistics = (statistics,)
     if not isinstance(statistics, Iterable):
-        raise TypeError(f"statistics must be names, got {type(statistics).__name__}")
+        statistics = (statistics,)
     chosen: dict[str, AnyStatistic] = {}
     for entry in statistics:
         statistic = _named(entry)
@@ -183,9 +183,8 @@ def _named(entry: object) -> AnyStatistic:
         return entry
     name = entry.name if isinstance(entry, Statistic) else entry
     if not isinstance(name, str):
-        raise TypeError(
-            f"statistics must hold names or headwise.statistics objects, got {type(name).__name__}"
-        )
+        got = "a function: call it" if callable(name) else type(name).__name__
+        raise TypeError(f"statistics must be names or headwise.statistics objects, got {got}")
     if name == "lse":
         raise ValueError("statistics names 'lse', which every observation has: leave it out")
     if name in SECOND_PASS:

@@ -279,6 +279,13 @@ def test_a_comparison_finds_the_head_that_changed(sample: lens.Atlas) -> None:
     assert np.count_nonzero(found.differences["induction"]) == 1
 
 
+def test_what_cannot_be_merged_is_named(sample: lens.Atlas) -> None:
+    with pytest.raises(ValueError, match="got none"):
+        lens.merge([])
+    with pytest.raises(TypeError, match="expected atlases, got int"):
+        lens.merge([sample, 3])  # type: ignore[list-item]
+
+
 def test_unknown_names_are_refused(sample: lens.Atlas) -> None:
     with refuses(ValueError, "kind must be", "induction", "'copying'"):
         sample.find("copying")

@@ -122,6 +122,24 @@ def test_a_model_with_learned_positions_reads_what_it_can(tmp_path: Path) -> Non
     assert notes == ["x: the first 10 of 18 tokens, the model has positions for no more."]
     assert "".join(text.tokens or []) == TEXT[: TEXT.index(" on the log")]
     assert models.look(model, [text]).num_texts == 1
+    assert len(model.repeated(4)[0].ids) == 9
+    with refuses(ValueError, "--random-repeat must be at most 4, got 5", "bert", "10 tokens"):
+        model.repeated(5)
+
+
+@pytest.mark.parametrize("empty", ["", " \n"])
+def test_a_text_of_nothing_is_refused_also_where_tokens_begin_and_end_it(
+    folder: Path, empty: str
+) -> None:
+    from tokenizers.processors import TemplateProcessing
+
+    model = models.load_model(folder)
+    model.tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="<s> $A <s>", special_tokens=[("<s>", 0)]
+    )
+    assert list(model.read("x", "the", None)[0].ids[[0, -1]]) == [0, 0]
+    with refuses(ValueError, "x is empty", "expected a text"):
+        model.read("x", empty, None)
 
 
 def test_encoder_and_decoder_are_told_apart(tmp_path: Path) -> None:
@@ -172,6 +190,11 @@ def test_two_models_are_compared(folder: Path, capsys: pytest.CaptureFixture[str
     (["--model", ".", "--text", "none.txt"], "none.txt cannot be read: No such file"),
     (["--model", ".", "--text", "-", "--layers", "a"], "--layers must be numbers and ranges"),
     (["a.npz", "--model", ".", "--text", "-"], "a recording (a.npz) and --model were given"),
+    (["--model", ".", "--text", "-", "--num-heads", "4"], "--num-heads needs a recording"),
+    (["--model", ".", "--random-repeat", "5", "--length", "4"], "expected one of them"),
+    (["--model", ".", "--random-repeat", "5", "--text", "-"], "expected one of them"),
+    (["--model", ".", "--text", "-", "--layers", "3-1"], "--layers: 3-1 names none"),
+    (["--causal"], "--causal needs a recording, got none"),
     (["--heads", "99"], "heads must be among [0, 1, 2"),
     (["--atlas", "a.txt"], "--atlas: a.txt must end in .nc"),
 ])  # fmt: skip
@@ -201,6 +224,22 @@ def test_without_transformers_it_says_which_extra(
         models.ModelError, "torch and transformers", "pip install 'headwise[transformers]'"
     ):
         models.load_model(folder)
+
+
+def test_what_else_is_missing_is_known_before_any_work(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import importlib.util
+
+    find = importlib.util.find_spec
+    for place in ("headwise.cli_files.find_spec", "importlib.util.find_spec"):
+        monkeypatch.setattr(place, lambda n: None if n in {"pyarrow", "gguf"} else find(n))
+    assert look("--parquet", "a.parquet", "--csv", "a.csv") == 1
+    assert "--parquet needs pyarrow: pip install 'headwise[parquet]'" in capsys.readouterr().err
+    Path("a.gguf").write_bytes(b"")
+    assert look("--model", "a.gguf", "--random-repeat", "5") == 1
+    assert "needs gguf: pip install 'headwise[transformers]'" in capsys.readouterr().err
+    assert [path.name for path in Path().iterdir()] == ["a.gguf"]
 
 
 def test_compare_refuses_what_is_no_atlas(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ import pytest
 import headwise
 from headwise import causal, reference
 from headwise.observers import Tile
-from tests.support import draw
+from tests.support import draw, refuses
 
 
 class Received:
@@ -65,3 +65,14 @@ def test_tiles_are_of_the_querys_type(rng: np.random.Generator) -> None:
     inputs = [torch.tensor(x) for x in draw(rng, (1, 2), (4, 4))]
     (tile,) = headwise.observe(*inputs).tiles()
     assert all(isinstance(x, torch.Tensor) for x in tile)
+
+
+def test_what_is_no_observer_is_refused(rng: np.random.Generator) -> None:
+    class Bad:
+        def init(self, sizes: Any) -> None: ...
+
+    seen = headwise.observe(*draw(rng, (1, 1), (3, 3)))
+    with refuses(TypeError, "methods init, update, finalize", "Bad", "no update and no finalize"):
+        seen.run(Bad())  # type: ignore[arg-type]
+    with refuses(TypeError, "got the class Bad: call it"):
+        seen.run(Bad)  # type: ignore[arg-type]

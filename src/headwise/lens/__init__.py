@@ -6,6 +6,7 @@
 
 from pathlib import Path
 
+from headwise._errors import listing
 from headwise.lens.atlas import Atlas, merge
 from headwise.lens.comparison import Change, Comparison, compare
 from headwise.lens.measures import MEASURES, Measure
@@ -61,14 +62,16 @@ def write_picture(atlas: Atlas, path: str | Path, *, measure: str = "induction")
     path
         Ends in ``.png``, ``.svg`` or another ending that Matplotlib knows.
     measure
-        A name from ``atlas.numbers``; the first one where this atlas has none of that name.
+        A name from `MEASURES`; where this atlas has no number of that name, its first one counts.
 
     Raises
     ------
     ValueError
-        Where the ending is unknown.
+        Where the measure or the ending is unknown.
     """
     from headwise.lens.pictures import draw_sheet
 
+    if measure not in MEASURES:
+        raise ValueError(f"measure must be {listing(MEASURES)}, got {measure!r}")
     numbers = atlas.numbers
     draw_sheet(atlas.report(), path, measure if measure in numbers else next(iter(numbers)))

@@ -127,16 +127,17 @@ class Atlas:
         if kind not in names:
             raise ValueError(f"kind must be {listing(names)}, got {kind!r}")
         measure = names[kind]
-        if measure.name not in self.numbers:
+        if self.parts and measure.name not in self.numbers:
             return []
         heads = self.strongest(measure.name, self._table(measure.name).size)
         return [(name, number) for name, number in heads if number >= measure.least]
 
     def _table(self, measure: str) -> Array:
         numbers = self.numbers
+        if not numbers:
+            raise ValueError("no text was read, or the block of `watch` has not ended")
         if measure not in numbers:
-            names = listing(numbers) if numbers else "nothing, as no text was read"
-            raise ValueError(f"measure must be {names}, got {measure!r}")
+            raise ValueError(f"measure must be {listing(numbers)}, got {measure!r}")
         return numbers[measure]
 
     # ---- what is put into it
@@ -180,6 +181,8 @@ class Atlas:
         """
         whole = Atlas(model=self.model, facts=list(self.facts), heads=list(self.heads))
         for atlas in (self, *others):
+            if not isinstance(atlas, Atlas):
+                raise TypeError(f"expected atlases, got {type(atlas).__name__}")
             if whole.parts and atlas.parts and atlas.parts.keys() != whole.parts.keys():
                 raise ValueError(
                     "atlases of different layers cannot be merged, got layers "
@@ -274,8 +277,9 @@ class Atlas:
 
 def merge(atlases: Iterable[Atlas]) -> Atlas:
     """Merge atlases of the same model; see `Atlas.merge`."""
-    first, *others = atlases
-    return first.merge(*others)
+    if not (some := list(atlases)):
+        raise ValueError("atlases must be one at least, got none")
+    return Atlas.merge(*some)
 
 
 def _of_heads(part: kept.Sums, places: list[int]) -> kept.Sums:

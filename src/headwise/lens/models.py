@@ -84,8 +84,8 @@ class Model:
             )
         coded = self.tokenizer(text, return_offsets_mapping=bool(self.tokenizer.is_fast))
         ids = np.asarray(coded["input_ids"])
-        if not len(ids):
-            raise ModelError(f"{name} is empty")
+        if len(ids) <= len(self.tokenizer("")["input_ids"]):  # which begin and end every text
+            raise ModelError(f"{name} is empty: expected a text, got no token of one")
         if "offset_mapping" in coded:
             tokens = pieces(text, coded["offset_mapping"], self.tokenizer, ids)
         else:
@@ -108,6 +108,12 @@ class Model:
         """Return texts of ``count`` random tokens that come twice, behind a first token."""
         first = getattr(self.tokenizer, "bos_token_id", None)
         first = getattr(self.config, "bos_token_id", None) if first is None else first
+        most = self.most_tokens
+        if most is not None and 2 * count + 1 > most:
+            raise ModelError(
+                f"--random-repeat must be at most {(most - 1) // 2}, got {count}: {self.name} has "
+                f"positions for {most} tokens"
+            )
         special = set(getattr(self.tokenizer, "all_special_ids", ()))
         usable = np.array([n for n in range(self.config.vocab_size) if n not in special])
         rng = np.random.default_rng(seed)
@@ -144,13 +150,15 @@ def load_model(path: Path) -> Model:
     ModelError
         Where that fails; the message says why.
     """
-    _need_transformers()
+    _need("torch", "transformers")
     import torch
     import transformers
 
     import headwise.adapters.transformers as adapter
 
     folder, extra = _find(path)
+    if extra:
+        _need("gguf", "accelerate")
     logging: Any = transformers.utils.logging
     logging.set_verbosity_error()
     logging.disable_progress_bar()
@@ -168,13 +176,13 @@ def load_model(path: Path) -> Model:
     return Model(model.eval(), _tokenizer(folder, extra), name)
 
 
-def _need_transformers() -> None:
+def _need(*modules: str) -> None:
     from importlib.util import find_spec
 
-    missing = [name for name in ("torch", "transformers") if find_spec(name) is None]
+    missing = [name for name in modules if find_spec(name) is None]
     if missing:
         raise ModelError(
-            f"looking at a model needs {' and '.join(missing)}: pip install "
+            f"looking at such a model needs {' and '.join(missing)}: pip install "
             "'headwise[transformers]'. Recorded queries, keys and values can be looked at without"
         )
 

@@ -93,6 +93,11 @@ class Recording:
         """How many keys there are."""
         return int(self._any.key.shape[1])
 
+    def __repr__(self) -> str:
+        heads = f"{len(self.layers)} layers × {self.num_heads} heads over {self.num_kv_heads}"
+        lengths = f"{self.query_len} × {self.kv_len}"
+        return f"<Recording: {self.model or self.source or 'unnamed'}, {heads}, {lengths}>"
+
 
 def load_sample() -> Recording:
     """Return the embedded sample: nine layers of SmolLM2-135M over a short passage.
@@ -101,6 +106,8 @@ def load_sample() -> Recording:
     --------
     >>> from headwise import lens
     >>> sample = lens.load_sample()
+    >>> sample
+    <Recording: SmolLM2-135M-Instruct, 9 layers × 9 heads over 3, 156 × 156>
     >>> sample.model, sample.num_heads, sample.num_kv_heads, sample.kv_len
     ('SmolLM2-135M-Instruct', 9, 3, 156)
     """

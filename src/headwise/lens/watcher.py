@@ -48,6 +48,8 @@ class Watcher:
     ) -> None:
         self.progress = progress
         self.atlas, self.names, self.keep = atlas, names, keep
+        if isinstance(layers, int | str):
+            raise TypeError(f"layers must be a list of numbers, got {layers!r}")
         self.layers = None if layers is None else set(layers)
         self.induction_distance = induction_distance
         self.tokens = GivenTokens()
