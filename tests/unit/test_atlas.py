@@ -187,6 +187,7 @@ def test_the_dataset_says_what_its_numbers_are(sample: lens.Atlas) -> None:
     assert set(np.unique(data.pattern)) <= {*PATTERNS, ""}
     assert data.fixed_offset.sel(layer=16, head=0) == 1
     assert data.fixed_offset.sel(layer=11, head=6) == 0
+    assert (data.offset[0], data.offset[-1] <= 155 <= data.offset_to[-1]) == (0, True)
     at_one = data.normalized_offset_mass.sel(layer=16, head=0, offset=1)
     np.testing.assert_allclose(at_one, data.previous_token.sel(layer=16, head=0))
     same_head = np.diagonal(data.head_similarity.values, axis1=1, axis2=2)
@@ -293,4 +294,6 @@ def test_unknown_names_are_refused(sample: lens.Atlas) -> None:
         sample.strongest("size")
     with refuses(ValueError, "no text was read"):
         lens.Atlas().strongest("entropy")
+    with refuses(ValueError, "the block of `watch` has not ended"):
+        lens.Atlas().find("induction")
     assert repr(lens.Atlas()) == "<Atlas: unnamed, 0 layers × 0 heads, 0 texts>"

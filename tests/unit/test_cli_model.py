@@ -122,6 +122,8 @@ def test_a_model_with_learned_positions_reads_what_it_can(tmp_path: Path) -> Non
     assert notes == ["x: the first 10 of 18 tokens, the model has positions for no more."]
     assert "".join(text.tokens or []) == TEXT[: TEXT.index(" on the log")]
     assert models.look(model, [text]).num_texts == 1
+    _, notes = model.read("y", "the strange bird sat", None)
+    assert notes == ["y: 2 tokens are <unk> and count as copies of one another."]
     assert len(model.repeated(4)[0].ids) == 9
     with refuses(ValueError, "--random-repeat must be at most 4, got 5", "bert", "10 tokens"):
         model.repeated(5)

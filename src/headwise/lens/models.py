@@ -91,11 +91,12 @@ class Model:
         else:
             tokens = token_texts(self.tokenizer, ids) or []
         most = min(n for n in (length, self.most_tokens, len(ids)) if n is not None)
+        notes = [*self._beyond(name, most), *self._unknown(name, ids[:most])]
         if most == len(ids):
-            return Text(name, ids, tokens), self._beyond(name, most)
+            return Text(name, ids, tokens), notes
         why = "as asked for" if most == length else "the model has positions for no more"
         note = f"{name}: the first {most:,} of {len(ids):,} tokens, {why}."
-        return Text(name, ids[:most], tokens[:most]), [note, *self._beyond(name, most)]
+        return Text(name, ids[:most], tokens[:most]), [note, *notes]
 
     def _beyond(self, name: str, length: int) -> list[str]:
         """Say that a text is longer than those that the model was made for."""
@@ -103,6 +104,14 @@ class Model:
         if not made_for or length <= made_for:
             return []
         return [f"{name}: {length:,} tokens, and the model was made for at most {made_for:,}."]
+
+    def _unknown(self, name: str, ids: Array) -> list[str]:
+        """Say that some tokens stand for different pieces of the text."""
+        count = int(np.count_nonzero(ids == getattr(self.tokenizer, "unk_token_id", None)))
+        if count < 2:
+            return []
+        token = self.tokenizer.unk_token
+        return [f"{name}: {count:,} tokens are {token} and count as copies of one another."]
 
     def repeated(self, count: int, seed: int = 0) -> list[Text]:
         """Return texts of ``count`` random tokens that come twice, behind a first token."""

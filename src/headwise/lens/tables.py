@@ -36,7 +36,7 @@ def dataset_of(atlas: Atlas) -> xarray.Dataset:
         variables |= _curves(sums, numbers)
     coordinates = {"layer": atlas.layers, "head": atlas.heads}
     if "normalized_offset_mass" in variables:
-        ends = np.array(kept.distances())
+        ends = np.array(kept.distances())[_occurring(sums)]
         coordinates["offset"] = ends[:, 0]
         variables["offset_to"] = ("offset", ends[:, 1], {"long_name": "last distance of a class"})
     attributes = {
@@ -62,7 +62,7 @@ def _curves(sums: kept.Sums, numbers: dict[str, Array]) -> dict[str, Any]:
     """Return what has more dimensions than layer and head."""
     curves: dict[str, Any] = {}
     if "offset_mass" in sums:
-        mean = per(sums["offset_mass"], sums["offset_pairs"])
+        mean = per(sums["offset_mass"], sums["offset_pairs"])[..., _occurring(sums)]
         meaning = "mean weight of the visible pairs of query and key at a distance"
         curves["normalized_offset_mass"] = ((*_HEAD, "offset"), mean, {"long_name": meaning})
     if "positional" in numbers:
@@ -83,6 +83,12 @@ def _curves(sums: kept.Sums, numbers: dict[str, Array]) -> dict[str, Any]:
     meaning = f"share of texts whose key k receives more than {kept.SINK}"
     curves["sink_rate_of_key"] = ((*_HEAD, "key"), rate, {"long_name": meaning})
     return curves
+
+
+def _occurring(sums: kept.Sums) -> slice:
+    """Classes of distances, from the first that has a visible pair to the last."""
+    found = np.flatnonzero(sums["offset_pairs"].any(axis=(0, 1)))
+    return slice(found[0], found[-1] + 1) if len(found) else slice(0)
 
 
 def save(atlas: Atlas, path: str | Path) -> None:
