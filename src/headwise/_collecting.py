@@ -197,8 +197,8 @@ class Collecting:
         left = np.cumsum(seen[..., ::-1], axis=-1)[..., ::-1]  # how many see one from each query on
         first = np.ascontiguousarray(np.count_nonzero(left > w, axis=-1), np.int64)
         self.raw["recent_from"] = first
-        missed = np.arange(seen.shape[-1]) >= first[..., None]
-        missed &= np.arange(seen.shape[-1]) < assumed[..., None]
+        queries = np.arange(seen.shape[-1])
+        missed = (queries >= first[..., None]) & (queries < assumed[..., None])
         return bool(np.any(seen & missed))
 
     def _attended(self) -> list[Any]:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from headwise.lens import Atlas
 
-RECORDED = ("num_heads", "num_kv_heads", "causal", "query_offset", "scale")  # a recording's options
+STORED = ("num_heads", "num_kv_heads", "causal")  # how a file is read
+RECORDED = (*STORED, "query_offset", "scale")  # and what it is asked
 PAGE = "headwise.html"
 FILES = {
     "output": f"the page ({PAGE})",
@@ -138,7 +139,7 @@ def _atlas(options: argparse.Namespace) -> tuple[Atlas, float]:
     if options.model is None:
         _refuse(options, ("text", "random_repeat", "length", "layers"), "needs --model, a folder")
         if options.file is None:
-            _refuse(options, RECORDED[:3], "needs a recording, got none")
+            _refuse(options, STORED, "needs a recording, got none")
         return _of_recording(options)
     if options.file is not None:
         raise UsageError(f"a recording ({options.file}) and --model were given: expected one")

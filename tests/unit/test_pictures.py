@@ -104,7 +104,7 @@ def test_reports_that_lack_something(tmp_path: Path) -> None:
 
 def test_a_profile_makes_a_picture(tmp_path: Path) -> None:
     found = lens.profile(lens.load_sample())
-    with pytest.raises(ValueError, match=r"measure must be entropy.*got 'no such measure'"):
+    with pytest.raises(ValueError, match=r"measure must be one of entropy.*got 'no such measure'"):
         lens.write_picture(found, tmp_path / "a.png", measure="no such measure")
     lens.write_picture(found, tmp_path / "a.png", measure="next_token")  # not of causal heads
     lens.write_picture(found, tmp_path / "a.svg")

@@ -11,7 +11,7 @@ from headwise._arrays import Array
 from headwise._errors import listing
 from headwise.lens import sums as kept
 from headwise.lens.measures import KINDS, Measure, numbers_of
-from headwise.lens.ranking import ranked
+from headwise.lens.ranking import kinds, ranked
 from headwise.lens.views import Layer, Report, TextView
 
 if TYPE_CHECKING:
@@ -101,8 +101,7 @@ class Atlas:
 
     def kinds(self) -> list[Measure]:
         """Return the kinds of head that these texts can show."""
-        numbers = self.numbers
-        return [measure for measure in KINDS if measure.name in numbers]
+        return kinds(self.numbers)
 
     def strongest(self, measure: str, count: int = 3) -> list[tuple[str, float]]:
         """Return the heads with most of a measure, as ``("layer.head", number)``, largest first."""
@@ -129,7 +128,7 @@ class Atlas:
         measure = names[kind]
         if self.parts and measure.name not in self.numbers:
             return []
-        heads = self.strongest(measure.name, self._table(measure.name).size)
+        heads = self.strongest(measure.name, len(self.layers) * self.num_heads)
         return [(name, number) for name, number in heads if number >= measure.least]
 
     def _table(self, measure: str) -> Array:

@@ -302,7 +302,7 @@ def _clearest(report: Report) -> list[tuple[int, int, str, float]]:
     if not report.texts:
         return []
     found: dict[tuple[int, int], tuple[int, int, str, float]] = {}
-    for m in kinds(report):
+    for m in kinds(report.numbers):
         if m.name == "normalized_entropy":
             continue
         for row, head, number in ranked(report.numbers[m.name], 4):

@@ -52,9 +52,9 @@ def ranked(table: Array, count: int) -> list[tuple[int, int, float]]:
     return [(r, h, float(table[r, h])) for r, h in found if np.isfinite(table[r, h])]
 
 
-def kinds(report: Report) -> list[Measure]:
-    """Return the kinds of head that a report has numbers for."""
-    return [m for m in KINDS if m.name in report.numbers]
+def kinds(numbers: Mapping[str, Array]) -> list[Measure]:
+    """Return the kinds of head that there are numbers for."""
+    return [m for m in KINDS if m.name in numbers]
 
 
 def num_heads(report: Report) -> int:
